@@ -55,35 +55,68 @@ std::vector<double> exact_products(int64_t m, int64_t n, int64_t k) {
 
 struct Floats {
   using Operand = float;
+  static constexpr bool transposed = false;  // whether the lhs is stored as (K, M)
   static constexpr int64_t pair = 1;
   static bool available() { return true; }
   static float element(float x) { return x; }
 };
 
+struct TransposedFloats : Floats {
+  static constexpr bool transposed = true;
+};
+
 struct Halves {
   using Operand = bf16_t;
+  static constexpr bool transposed = false;
   static constexpr int64_t pair = 2;
   static bool available() { return has_gemm_bf16(); }
   static bf16_t element(float x) { return c10::BFloat16(x).x; }
 };
 
+// An lhs of m rows and k numbers each, with `gap` numbers behind each row of its memory.
+template <class Numbers>
+struct Left {
+  Left(int64_t m, int64_t k, int64_t gap, float fill)
+      : rows(m),
+        inner(k),
+        stride((Numbers::transposed ? m : k) + gap),
+        numbers(static_cast<size_t>((Numbers::transposed ? k : m) * stride), Numbers::element(fill)) {}
+
+  void set(int64_t i, int64_t p, float x) {
+    numbers[static_cast<size_t>(Numbers::transposed ? p * stride + i : i * stride + p)] = Numbers::element(x);
+  }
+  // A product with a transposed lhs is always added.
+  void multiply(const Rhs<const typename Numbers::Operand>& rhs, const Matrix<float>& out, Sums sums,
+                const Reach& reach = {}) const {
+    if constexpr (Numbers::transposed) {
+      products().add_transposed({numbers.data(), inner, rows, stride}, rhs, out, reach);
+    } else {
+      gemm({numbers.data(), rows, inner, stride}, rhs, out, sums, reach);
+      gemm_done();
+    }
+  }
+
+  int64_t rows, inner, stride;
+  std::vector<typename Numbers::Operand> numbers;
+};
+
 }  // namespace
 
-TEMPLATE_TEST_CASE("small products: every size, and not a number beyond it", "[gemm]", Floats, Halves) {
+TEMPLATE_TEST_CASE("small products: every size, and not a number beyond it", "[gemm]", Floats,
+                   TransposedFloats, Halves) {
   using Operand = typename TestType::Operand;
   if (!TestType::available()) SKIP("bfloat16 is multiplied as float32 on this CPU");
   const int64_t m = GENERATE(1, 2, 5, 6, 7, 8, 11, 16, 17, 31, 32, 33, 50, 64);
   const int64_t n = GENERATE(1, 3, 15, 16, 17, 32, 40, 63, 64, 65, 96, 130);
   const int64_t k = GENERATE(2, 6, 16, 32, 34, 64, 126, 128, 130, 300);
-  const int64_t lda = k + 6, ldb = n + 3, ldc = n + 5;
+  const int64_t ldb = n + 3, ldc = n + 5;
 
   // The gaps between rows hold NaN, which no sum may include.
-  std::vector<Operand> a(static_cast<size_t>(m * lda), TestType::element(kNan));
+  Left<TestType> a(m, k, 6, kNan);
   std::vector<Operand> b(static_cast<size_t>(k * ldb), TestType::element(kNan));
   std::vector<float> c(static_cast<size_t>(m * ldc), -7.0F);
   for (int64_t i = 0; i < m; ++i) {
-    for (int64_t p = 0; p < k; ++p)
-      a[static_cast<size_t>(i * lda + p)] = TestType::element(number(i * 131 + p));
+    for (int64_t p = 0; p < k; ++p) a.set(i, p, number(i * 131 + p));
   }
   const auto at_right = [&](int64_t p, int64_t j) {
     return static_cast<size_t>(p / TestType::pair * TestType::pair * ldb + j * TestType::pair +
@@ -95,10 +128,9 @@ TEMPLATE_TEST_CASE("small products: every size, and not a number beyond it", "[g
 
   const auto products = exact_products(m, n, k);
   for (const bool accumulate : {false, true}) {
+    if (TestType::transposed && !accumulate) continue;
     std::fill(c.begin(), c.end(), -7.0F);
-    gemm(Matrix<const Operand>{a.data(), m, k, lda}, Rhs<const Operand>{b.data(), k, n, ldb},
-         Matrix<float>{c.data(), m, n, ldc}, accumulate ? Sums::Continue : Sums::Begin);
-    gemm_done();
+    a.multiply({b.data(), k, n, ldb}, {c.data(), m, n, ldc}, accumulate ? Sums::Continue : Sums::Begin);
 
     int64_t wrong = 0;
     for (int64_t i = 0; i < m; ++i) {
@@ -132,8 +164,8 @@ class Reached {
     }
   };
 
-  Reached(int64_t rows, int64_t columns, int64_t inner) : m(rows), n(columns), k(inner) {
-    a.resize(static_cast<size_t>(m * k));
+  Reached(int64_t rows, int64_t columns, int64_t inner)
+      : m(rows), n(columns), k(inner), a(rows, inner, 0, 0.0F) {
     b.resize(static_cast<size_t>(k * n));
     c.assign(static_cast<size_t>(m * n + kBehind), -7.0F);
   }
@@ -144,7 +176,7 @@ class Reached {
     for (int64_t p = 0; p < k; ++p) {
       for (int64_t i = 0; i < m; ++i) {
         const float x = of_row(i).has(p) ? number(i * 131 + p) : 0.0F;
-        a[static_cast<size_t>(i * k + p)] = Numbers::element(columns_need.touches_group_of(p) ? x : kNan);
+        a.set(i, p, columns_need.touches_group_of(p) ? x : kNan);
       }
       for (int64_t j = 0; j < n; ++j) {
         const float x = of_column(j).has(p) ? number(p * 17 + j * 5 + 3) : 0.0F;
@@ -155,9 +187,7 @@ class Reached {
   }
 
   void add(const Reach& reach) {
-    gemm(Matrix<const Operand>{a.data(), m, k, k}, Rhs<const Operand>{b.data(), k, n, n},
-         Matrix<float>{c.data(), m, n, n}, Sums::Continue, reach);
-    gemm_done();
+    a.multiply({b.data(), k, n, n}, {c.data(), m, n, n}, Sums::Continue, reach);
   }
 
   // How many of the wanted columns of each row are wrong, and how many numbers behind the result were
@@ -184,7 +214,8 @@ class Reached {
 
  private:
   int64_t m, n, k;
-  std::vector<Operand> a, b;
+  Left<Numbers> a;
+  std::vector<Operand> b;
   std::vector<float> c;
 };
 
@@ -192,7 +223,7 @@ constexpr const char* kNoReach =
     "bfloat16 is multiplied as float32 on this CPU, or by the matrix unit in whole";
 
 TEMPLATE_TEST_CASE("causal products: what is wanted is right, and what is out of reach is not met",
-                   "[gemm][short]", Floats, Halves) {
+                   "[gemm][short]", Floats, TransposedFloats, Halves) {
   if (!Reached<TestType>::available()) SKIP(kNoReach);
   using Range = typename Reached<TestType>::Range;
   const int64_t m = GENERATE(1, 5, 24, 32), columns = GENERATE(-3, 0, 1, 20, 64),
@@ -210,7 +241,7 @@ TEMPLATE_TEST_CASE("causal products: what is wanted is right, and what is out of
 
 TEMPLATE_TEST_CASE(
     "products under a window: what is wanted is right, and what is before its begin is not met",
-    "[gemm][short]", Floats, Halves) {
+    "[gemm][short]", Floats, TransposedFloats, Halves) {
   if (!Reached<TestType>::available()) SKIP(kNoReach);
   using Range = typename Reached<TestType>::Range;
   const int64_t m = GENERATE(1, 5, 24, 32), first_column = GENERATE(-40, -3, 0, 1, 20, 40, 64),
@@ -227,7 +258,7 @@ TEMPLATE_TEST_CASE(
 }
 
 TEMPLATE_TEST_CASE("products of a window whose rows begin after they end, for some or all rows",
-                   "[gemm][short]", Floats, Halves) {
+                   "[gemm][short]", Floats, TransposedFloats, Halves) {
   if (!Reached<TestType>::available()) SKIP(kNoReach);
   using Range = typename Reached<TestType>::Range;
   const int64_t m = GENERATE(1, 6, 24), first_column = GENERATE(-20, 0, 17, 50),
@@ -243,7 +274,7 @@ TEMPLATE_TEST_CASE("products of a window whose rows begin after they end, for so
 }
 
 TEMPLATE_TEST_CASE("products with a triangle on the right: what is below it is not met", "[gemm][short]",
-                   Floats, Halves) {
+                   Floats, TransposedFloats, Halves) {
   if (!Reached<TestType>::available()) SKIP(kNoReach);
   using Range = typename Reached<TestType>::Range;
   const int64_t m = GENERATE(1, 5, 32), reach = GENERATE(-80, -3, 1, 40, 130);

@@ -277,6 +277,57 @@ const std::vector<Setting>& weight_settings() {
          terms.mask = at::rand({sizes.L, sizes.S}).gt(0.3);
        },
        /*threads=*/true},
+      {"a window, sinks, and biases of whole rows and keys",
+       [](Terms& terms, const Sizes& sizes) {
+         terms.options.window = {60, 20};
+         terms.options.causal = Causal::BottomRight;
+         terms.sinks = at::randn({sizes.H}, at::kDouble);
+         terms.biases = {at::randn({sizes.B, sizes.H, sizes.L, 1}, at::kDouble),
+                         at::randn({1, 1, 1, sizes.S}, at::kDouble)};
+         terms.of_logsumexp = true;
+       },
+       /*threads=*/true},
+  };
+  return all;
+}
+
+// Terms whose gradients the pass over the weights adds up itself.
+const std::vector<Setting>& weighed_settings() {
+  static const std::vector<Setting> all = {
+      {"pairs, with entries of -inf",
+       [](Terms& terms, const Sizes& sizes) {
+         auto bias = at::randn({sizes.B, sizes.H, sizes.L, sizes.S}, at::kDouble);
+         terms.biases = {bias.masked_fill_(at::rand(bias.sizes()).gt(0.8), -kInfinity)};
+       }},
+      {"pairs of all heads, causal",
+       [](Terms& terms, const Sizes& sizes) {
+         terms.biases = {at::randn({sizes.B, 1, sizes.L, sizes.S}, at::kDouble)};
+         terms.options.causal = Causal::BottomRight;
+       }},
+      {"pairs of all items, under lengths",
+       [](Terms& terms, const Sizes& sizes) {
+         terms.biases = {at::randn({1, sizes.H, sizes.L, sizes.S}, at::kDouble)};
+         terms.mask = Mask::key_lengths(at::full({sizes.B}, std::max<int64_t>(sizes.S - 7, 1), at::kLong));
+       }},
+      {"pairs of everything, in a window",
+       [](Terms& terms, const Sizes& sizes) {
+         terms.biases = {at::randn({sizes.L, sizes.S}, at::kDouble)};
+         terms.options.window = {60, 20};
+       }},
+      {"keys and slopes, causal, a mask and sinks",
+       [](Terms& terms, const Sizes& sizes) {
+         terms.biases = {at::randn({sizes.B, sizes.H, 1, sizes.S}, at::kDouble)};
+         terms.slopes = at::rand({sizes.B, sizes.H}, at::kDouble) * 0.05;
+         terms.sinks = at::randn({sizes.H}, at::kDouble);
+         terms.mask = at::rand({sizes.L, sizes.S}).gt(0.3);
+         terms.options.causal = Causal::BottomRight;
+       }},
+      {"queries, causal from the first key",
+       [](Terms& terms, const Sizes& sizes) {
+         terms.biases = {at::randn({1, sizes.H, sizes.L, 1}, at::kDouble)};
+         terms.options.causal = Causal::TopLeft;
+         terms.of_logsumexp = true;
+       }},
   };
   return all;
 }
@@ -418,6 +469,24 @@ TEST_CASE("native: gradients through weights, alone and beside other results", "
   INFO((terms.weights == Weights::Clean ? "clean" : "dropped")
        << " weights, " << (terms.of_output ? "with" : "without") << " the output");
   check_setting(terms, sizes, weight_settings()[row[2]], kNativeTypes[row[1]]);
+}
+
+TEST_CASE("native: gradients through weights beside those of their terms", "[native][weights_gradient]") {
+  // Fewer heads than threads, heads of several parts, and rows of one key or of more than a panel of them
+  static const std::vector<Sizes> all = {{.B = 2, .H = 4, .Hkv = 2, .L = 150, .S = 300},
+                                         {.B = 1, .H = 2, .Hkv = 1, .L = 1100, .S = 90, .D = 7, .Dv = 5},
+                                         {.B = 3, .H = 1, .Hkv = 1, .L = 600, .S = 130},
+                                         {.B = 2, .H = 2, .Hkv = 2, .L = 49, .S = 1},
+                                         {.B = 1, .H = 3, .Hkv = 3, .L = 33, .S = 70, .D = 24}};
+  static const auto rows = rows_for_kernels({all.size(), weighed_settings().size(), 2});
+  const auto row = GENERATE(from_range(rows));
+  const auto& sizes = all[row[0]];
+  auto terms = drawn_terms(sizes);
+  terms.weights = Weights::Clean;
+  if (row[2] == 1) terms.options.dropout_p = 0.3;
+  Setting setting = weighed_settings()[row[1]];
+  setting.threads = true;
+  check_setting(terms, sizes, setting, at::kFloat);
 }
 
 TEST_CASE("native: an incoming gradient of weights may have any stride", "[native][weights_gradient]") {

@@ -7,7 +7,7 @@
 //     dK = dV = 0
 //     for each panel of queries that may see the block:
 //       Sᵀ  = K Qᵀ                            the same bits as in the forward pass
-//       Pᵀ  = exp(scale · (Sᵀ − m) − ln ℓ)    0 where a key is hidden; read, if the weights are given
+//       Pᵀ  = exp(scale · (Sᵀ − m) − ln ℓ)    0 where a key is hidden
 //       dPᵀ = V dOᵀ                           times the dropout mask, which is drawn again
 //       dSᵀ = Pᵀ ∘ (dPᵀ − δ)              also added to the gradients of biases and slopes
 //       dV  = dV + Pᵀ dO                      P after dropout
@@ -18,21 +18,19 @@
 #include "kernels/attention/logit_gradients.h"
 #include "kernels/attention/own_functions.h"
 #include "kernels/attention/transposed_terms.h"
+#include "kernels/attention/turns.h"
 #include "kernels/gemm/operands.h"
-#include "kernels/simd/threads.h"
 
 namespace attentive::kernels::cpu {
 namespace {
 
-constexpr int64_t kPackedBytes = int64_t{32} << 20;  // limit on the memory of heads packed at a time
-constexpr int64_t kItems = 16;                       // the fewest items of work that threads should share
-constexpr int64_t kStrip = 32;                       // keys per strip of a tile on the diagonal
+constexpr int64_t kStrip = 32;  // keys per strip of a tile on the diagonal
 
 template <class Stored, class T>
 class Backward : BackwardHeads<Stored, T> {
   using Base = BackwardHeads<Stored, T>;
   using Base::blocks_of, Base::queries_of, Base::panels_of, Base::pairs_of, Base::reaches,
-      Base::prefetch_terms, Base::reads_weights, Base::weights_of;
+      Base::prefetch_terms;
   using Base::call_, Base::t_, Base::tiles_, Base::query_blocks_, Base::key_blocks_, Base::parts_,
       Base::queries_, Base::head_size_;
   using Base::maximum, Base::log_total, Base::delta;
@@ -44,25 +42,11 @@ class Backward : BackwardHeads<Stored, T> {
  public:
   using Base::Base;
 
-  // Key heads whose pairs have the same gradient take turns in adding to it, which fixes the order of the
-  // sum.
   void run() const {
-    const int64_t items = call_.B, heads = call_.Hkv;
-    const auto& sums = t_.logits.pair_sums;
-    const int64_t item_turns = sums && sums.b == 0 ? items : 1, head_turns = sums && sums.h == 0 ? heads : 1;
-    for (int64_t b = 0; b < item_turns; ++b) {
-      for (int64_t h = 0; h < head_turns; ++h)
-        run({b * heads + h, items / item_turns * (heads / head_turns), head_turns == 1 ? 1 : heads});
-    }
+    for_each_turn(call_, t_.logits.pair_sums, [&](const Turn& turn) { run(turn); });
   }
 
  private:
-  // Key heads that are computed at the same time, as numbers b * Hkv + h.
-  struct Turn {
-    int64_t first, count, step;
-    int64_t head(int64_t n) const { return first + n * step; }
-  };
-
   void run(const Turn& turn) const {
     const bool parallel = call_.worth_sharing(2 * (call_.D + call_.Dv));
     if (const auto lanes = static_cast<int64_t>(t_.captured_lanes.size()); lanes > 0) {
@@ -72,23 +56,13 @@ class Backward : BackwardHeads<Stored, T> {
       });
       return;
     }
-    const int64_t heads = turn.count, threads = parallel ? at::get_num_threads() : 1;
     const int64_t bytes = call_.group * head_size_ * static_cast<int64_t>(sizeof(T));
-    const int64_t at_work = std::min(heads, threads);
-    const bool busy = parts_ == 1 || heads % threads == 0 || heads >= 4 * threads;
-    if (busy && (at_work == 1 || at_work * bytes <= kPackedBytes)) {
-      for_each_item(heads, parallel, [&](int64_t n) { whole(turn.head(n)); });
-      return;
-    }
-    const int64_t wanted = (std::max(kItems, 2 * threads) + parts_ - 1) / parts_;
-    const int64_t at_once = std::clamp<int64_t>(std::min(kPackedBytes / bytes, wanted), 1, heads);
-    const Room room = room_for(at_once, parts_);
-    for (int64_t first = 0; first < heads; first += at_once)
-      share(room, turn, first, std::min(at_once, heads - first), parallel);
+    compute_turn(
+        turn, {parts_, bytes, parallel}, [&](int64_t head) { whole(head); },
+        [&](int64_t first, int64_t count) { share(room_for(count, parts_), turn, first, count, parallel); });
   }
 
-  // One thread computes a whole key head, so that packed operands stay in its cache and no step waits for
-  // another head. The parts are added in the same order as in `share`, which gives the same bits. `captured`
+  // One thread computes a whole key head. The parts are added in the same order as in `share`. `captured`
   // receives the gradients of captured tensors; null: none.
   void whole(int64_t kv_head, const detail::CapturedView* captured = nullptr) const {
     const Room room = room_for(1, std::min<int64_t>(parts_, 2));
@@ -306,13 +280,8 @@ class Backward : BackwardHeads<Stored, T> {
     const Reach seen{.columns = last, .first_column = first}, weighed{.inner = last, .first_inner = first};
 
     // Sᵀ = K Qᵀ and dPᵀ = V dOᵀ
-    if (reads_weights()) {
-      products().transpose(weights_of({head.b, head.h, tile.from, count, j, n}),
-                           work.scores.block(0, n, 0, count));
-    } else {
-      gemm(keys.k.part(tile.r0, n), of_panel(q_transposed(head, tile.panel)),
-           work.scores.block(0, n, 0, wide), Sums::Begin, seen);
-    }
+    gemm(keys.k.part(tile.r0, n), of_panel(q_transposed(head, tile.panel)), work.scores.block(0, n, 0, wide),
+         Sums::Begin, seen);
     gemm(keys.v.part(tile.r0, n), of_panel(grad_transposed(head, tile.panel)),
          work.products.block(0, n, 0, wide), Sums::Begin, seen);
 
@@ -352,7 +321,6 @@ class Backward : BackwardHeads<Stored, T> {
     row.delta = delta(head, tile.from);
     row.of_dropped = t_.of_dropped;
     row.normalised = call_.normalise;
-    row.weighed = reads_weights();
     OwnRows own(call_, OwnRows::Along::Queries);
     const Pairs pairs{head.b, head.h, tile.from, tile.to - tile.from, keys.j0 + tile.r0, tile.keys};
     const int64_t written = logits_.writes_pairs() ? (pairs.queries + tile.keys - 1) / tile.keys : 0;

@@ -152,17 +152,7 @@ class BackwardHeads {
     return false;
   }
 
-  /// Whether the weights are read instead of computed again. Softcaps and scores of the program need the
-  /// scores, dropout needs the weights before it.
-  bool reads_weights() const {
-    return t_.weights && call_.softcap == 0.0f && !call_.own.score && !(call_.dropout && t_.of_dropped);
-  }
-  Matrix<const float> weights_of(const Pairs& pairs) const {
-    const int64_t row = (pairs.b * call_.H + pairs.h) * call_.L + pairs.i0;
-    return {t_.weights + row * call_.S + pairs.j0, pairs.queries, pairs.keys, call_.S};
-  }
-
-  /// Asks for the biases, the weights and their gradients of the n-th query of these pairs, to be transposed
+  /// Asks for the biases and the gradients of the weights of the n-th query of these pairs, to be transposed
   /// later.
   void prefetch_terms(const Pairs& pairs, int64_t n) const {
     if (n >= pairs.queries) return;
@@ -170,7 +160,6 @@ class BackwardHeads {
     prefetch_bias(call_, pairs.b, pairs.h, i, pairs.j0, pairs.keys);
     const auto& grads = t_.grad_weights;
     if (grads) prefetch_row(grads.at(pairs.b, pairs.h, i, pairs.j0), grads.col, pairs.keys);
-    if (reads_weights()) prefetch_row(weights_of(pairs).row(n), 1, pairs.keys);
   }
 
   void pack(const Head& head, int64_t panel) const {
@@ -194,23 +183,8 @@ class BackwardHeads {
       float dot = elementwise().dot(t_.output.at(head.b, head.h, i0 + r), grad.row(r), call_.Dv);
       if (t_.weight_dots) dot += t_.weight_dots[at + r];
       *delta(head, i0 + r) = dot - (t_.grad_logsumexp ? t_.grad_logsumexp[at + r] : 0.0f);
-      if (t_.sink_terms || t_.logits.by_query) add_up_row(head, at + r, *delta(head, i0 + r));
+      write_row_sums(call_, t_, head.b, head.h, i0 + r, *delta(head, i0 + r));
     }
-  }
-
-  /// The sums over a row of gradients of logits that need no tile: the gradient of a sink is that of a key
-  /// with value zero, for which dP is 0, and the gradients of all logits of a row add up to that of the
-  /// logsumexp.
-  void add_up_row(const Head& head, int64_t at, float delta) const {
-    const float maximum = t_.statistics.maximum[at], log_total = t_.statistics.log_total[at];
-    const float sink_term =
-        call_.sinks ? -sink_weight(call_, head.b, head.h, maximum, log_total) * delta : 0.0f;
-    if (t_.sink_terms) t_.sink_terms[at] = sink_term;
-    if (!t_.logits.by_query) return;
-    const bool has_no_weight = log_total == kInfinity;
-    const float grad_logsumexp = t_.grad_logsumexp ? t_.grad_logsumexp[at] : 0.0f;
-    // A row of NaN has gradients of NaN.
-    t_.logits.by_query[at] = has_no_weight ? 0.0f : grad_logsumexp - sink_term + 0.0f * delta;
   }
 
   /// Products of bfloat16 read whole panels, so the rows beyond the last query are zero.

@@ -30,21 +30,17 @@ inline void store_gradient(const GradientRow& row, int64_t c, Vec weight, Vec gr
   }
 }
 
-/// The terms that may hide some columns of a vector: none, the bias alone, or any.
-enum class Hides { Nothing, Bias, Anything };
-
 /// One vector of columns.
 template <GradientKind kKind, Hides kHides>
 inline void gradient_at(const GradientRow& row, int64_t c) {
   Vec x = load<Vec>(row.scores + c);
   Vec capped = all(0.0f);
-  const bool weighed = kKind.logits && row.weighed;
-  if (!kKind.plain && !weighed) {
+  if (!kKind.plain) {
     const Vec distance = row.distance + static_cast<float>(c) + lanes_as_floats();
     x = logits(row.rule, x, distance, row.bias ? row.bias + c : nullptr, row.hi - c, &capped);
   }
   Vec weight = x;
-  if (!weighed && (!kKind.logits || row.normalised)) {
+  if (!kKind.logits || row.normalised) {
     const float unit = kKind.plain ? row.rule.scale * kLog2e : kLog2e;
     // A weight is at most 1, and rounding of very large scores must not make it larger.
     const Vec t = (x - load<Vec>(row.maximum + c)) * unit - load<Vec>(row.log_total + c);
@@ -133,6 +129,17 @@ LogitSums logit_sums(const float* gradients, float distance, int64_t count) {
     by_distance += gradient * magnitude(distance + static_cast<float>(c) + lanes_as_floats());
   }
   return {sum(total), sum(by_distance)};
+}
+
+void add_logits(const float* gradients, float distance, float* totals, float* by_distance, int64_t count) {
+  for (int64_t c = 0; c < count; c += kWidth) {
+    const int64_t n = count - c;
+    const Vec gradient = load_part(gradients + c, n);
+    if (totals) store_part(totals + c, load_part(totals + c, n) + gradient, n);
+    if (!by_distance) continue;
+    const Vec far = magnitude(distance - static_cast<float>(c) - lanes_as_floats());
+    store_part(by_distance + c, load_part(by_distance + c, n) + gradient * far, n);
+  }
 }
 
 ATTENTIVE_SIMD_END

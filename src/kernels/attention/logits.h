@@ -26,6 +26,9 @@ inline Vec logits(const ScoreRule& rule, Vec raw, Vec distance, const Bias* bias
   return x;
 }
 
+/// The terms that may hide some columns of a vector: none, the bias alone, or any.
+enum class Hides { Nothing, Bias, Anything };
+
 /// Which columns of a vector a bias leaves visible.
 inline Int shown_by(Vec bias) {
   return bias != all(kMinusInfinity);

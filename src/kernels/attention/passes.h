@@ -90,20 +90,41 @@ struct BackwardTensors {
   /// (B, H, L, S): the incoming gradient of the weights; null: none.
   Strided<const T> grad_weights = {};
   bool of_dropped = false;  ///< whether it is that of the weights after dropout
-  /// (B, H, L, S), contiguous: the weights that grad_weights is the gradient of; null: they are computed
-  /// again.
-  const float* weights = nullptr;
-  /// (B, H, L) from `weight_dots`; null without grad_weights.
+  /// (B, H, L) from `weight_dots`, for `backward`; null without grad_weights.
   const float* weight_dots = nullptr;
+  /// (B, H, L, S), contiguous: the weights before dropout, for `weighed_backward`.
+  const float* weights = nullptr;
   /// The captured tensors once per lane of work, with memory for its part of their gradients; empty: not
   /// wanted. A lane computes its heads one after the other, which fixes the order of its sums.
   std::vector<std::vector<detail::CapturedView>> captured_lanes = {};
 };
 
+/// The sums over a row of gradients of logits that need no tile: the gradient of a sink is that of a key with
+/// value zero, for which dP is 0, and the gradients of all logits of a row add up to that of the logsumexp.
+template <class T>
+void write_row_sums(const CpuArguments& call, const BackwardTensors<T>& to, int64_t b, int64_t h, int64_t i,
+                    float delta) {
+  if (!to.sink_terms && !to.logits.by_query) return;
+  const int64_t at = (b * call.H + h) * call.L + i;
+  const float maximum = to.statistics.maximum[at], log_total = to.statistics.log_total[at];
+  const float sink_term = call.sinks ? -sink_weight(call, b, h, maximum, log_total) * delta : 0.0f;
+  if (to.sink_terms) to.sink_terms[at] = sink_term;
+  if (!to.logits.by_query) return;
+  const bool has_no_weight = log_total == kInfinity;
+  const float grad_logsumexp = to.grad_logsumexp ? to.grad_logsumexp[at] : 0.0f;
+  // A row of NaN has gradients of NaN.
+  to.logits.by_query[at] = has_no_weight ? 0.0f : grad_logsumexp - sink_term + 0.0f * delta;
+}
+
 /// Recomputes the weights in transposed tiles, whose rows are keys: the statistics of the queries are then
 /// vectors along a row, and no row has to be reduced. Sums are float32.
 template <class T>
 void backward(const CpuArguments& call, const BackwardTensors<T>& tensors);
+
+/// Does so from weights that are there and have an incoming gradient, in tiles that are rows of them. It is
+/// for calls without a softcap, a score of the program or classes of tiles, whose incoming gradient is that of
+/// the weights before dropout.
+void weighed_backward(const CpuArguments& call, const BackwardTensors<float>& tensors);
 
 template <class T>
 struct WeightsTensors {

@@ -67,10 +67,22 @@ struct GradientRow {
   const float* delta = nullptr;
   const float* slopes = nullptr;  ///< derivatives of the scores by q·k; null: the rule's scale and softcap
   bool normalised = true;         ///< false: the scores are the weights, without statistics
-  bool weighed = false;           ///< whether `scores` holds weights instead of scores
   float* logits = nullptr;        ///< out: gradient of the logits; null: not wanted
   const float* grad_weights = nullptr;  ///< incoming gradient of the weights; null: none
   bool of_dropped = false;              ///< whether grad_weights is that of the weights after dropout
+};
+
+/// One row (a query) of a tile of the backward pass, whose weights are known.
+struct WeighedRow {
+  const SoftmaxRow* terms = nullptr;  ///< columns, what hides and drops them, and the rule, which is a scale
+  const float* weights = nullptr;     ///< before dropout; columns [lo, hi) are read
+  const float* grad_weights = nullptr;  ///< their incoming gradient; likewise
+  float* products = nullptr;            ///< in: dO · v; out: gradient of q·k
+  float* dropped = nullptr;             ///< out: weights after dropout, times 1 / (1 - p)
+  float* logits = nullptr;              ///< out: gradient of the logits; null: not wanted
+  float survivor_scale = 1.0f;
+  bool normalised = true;  ///< false: weights are scores, and logits are weights
+  float delta = 0.0f;      ///< in: what is added to δ; out: δ
 };
 
 /// Sums over the gradients of a row of logits: their sum, and that of their products with the magnitudes of
@@ -90,8 +102,13 @@ struct RowFunctions {
   /// maximum.
   void (*softmax_rows)(SoftmaxRow* rows, int64_t count);
   void (*gradient_row)(const GradientRow&);
+  void (*weighed_row)(WeighedRow&);
   /// Sums of `count` gradients of logits; `distance` is that of the first.
   LogitSums (*logit_sums)(const float* gradients, float distance, int64_t count);
+  /// Adds the gradients of a row of logits to `totals`, and their products with the magnitudes of the
+  /// distances distance, distance - 1, ... to `by_distance`. Either may be null.
+  void (*add_logits)(const float* gradients, float distance, float* totals, float* by_distance,
+                     int64_t count);
 
   /// scores = q * k^T for few queries and many keys.
   Overloaded<void(const Matrix<const float>& q, const Matrix<const float>& k, const Matrix<float>& scores),

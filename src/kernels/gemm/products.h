@@ -26,6 +26,9 @@ struct ProductFunctions {
              void(const Matrix<const bf16_t>& lhs, const Rhs<const bf16_t>& rhs, const Matrix<float>& out,
                   bool accumulate, const Reach& reach)>
       multiply;
+  /// out += lhs^T * rhs; `reach` counts rows of out.
+  void (*add_transposed)(const Matrix<const float>& lhs, const Rhs<const float>& rhs,
+                         const Matrix<float>& out, const Reach& reach);
 
   /// to(c, r) = from(r, c)
   Overloaded<void(const Matrix<const float>& from, const Matrix<float>& to),

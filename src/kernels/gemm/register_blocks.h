@@ -19,16 +19,23 @@ constexpr bool kManyRegisters = ATTENTIVE_SIMD_IS_AVX512;  ///< 32 vector regist
 /// lhs fill the registers. A product begins at a multiple of kGroup numbers and ends at one of kNumbers.
 struct StepF32 {
   using Operand = float;
+  static constexpr bool kTransposed = false;
   static constexpr int kRows = ATTENTIVE_SIMD_IS_NEON ? 8 : 6, kVectors = kManyRegisters ? 4 : 2;
   static constexpr int64_t kNumbers = 1, kGroup = 1;
   static Vec lhs(const float* a) { return all(*a); }
   static Vec add(Vec lhs, Vec rhs, Vec sum) { return sum + lhs * rhs; }
 };
 
+/// Such a step for an lhs that is stored transposed (K, M).
+struct StepF32Transposed : StepF32 {
+  static constexpr bool kTransposed = true;
+};
+
 #if ATTENTIVE_SIMD_HAS_PAIRS
 /// One step of the inner dimension in bfloat16: a pair of numbers in 32 bits.
 struct StepBf16 {
   using Operand = bf16_t;
+  static constexpr bool kTransposed = false;
   static constexpr int kRows = 6, kVectors = 4;
   static constexpr int64_t kNumbers = 2, kGroup = 2;
   static Vec lhs(const bf16_t* a) {
@@ -42,6 +49,18 @@ struct StepBf16 {
 };
 #endif
 
+template <class Step>
+int64_t inner_of(const Matrix<const typename Step::Operand>& lhs) {
+  return Step::kTransposed ? lhs.rows : lhs.cols;
+}
+
+/// The rows [i, i + rows) of an lhs and the numbers [p, p + count) of each.
+template <class Step>
+Matrix<const typename Step::Operand> lhs_block(const Matrix<const typename Step::Operand>& lhs, int64_t i,
+                                               int64_t rows, int64_t p, int64_t count) {
+  return Step::kTransposed ? lhs.block(p, count, i, rows) : lhs.block(i, rows, p, count);
+}
+
 /// Computes one block of the output. With kPart, it is one vector wide and only the first `out.cols` columns
 /// exist.
 template <class Step, int kRows, int kVectors, bool kAdd, bool kPart>
@@ -51,34 +70,36 @@ void multiply_block(const Matrix<const typename Step::Operand>& lhs,
   // Local copies stay in registers: the compiler must assume that the stores may change the views.
   const auto *const a = lhs.data, *const b = rhs.data;
   float* const c = out.data;
-  const int64_t k = lhs.cols, lhs_stride = lhs.stride, rhs_stride = rhs.stride, out_stride = out.stride,
-                columns = out.cols;
+  const int64_t k = inner_of<Step>(lhs), lhs_stride = lhs.stride, rhs_stride = rhs.stride,
+                out_stride = out.stride, columns = out.cols;
   const auto get = [&](const void* p) {
     const auto* numbers = static_cast<const float*>(p);
     if constexpr (kPart) return load_part(numbers, columns);
     return load<Vec>(numbers);
   };
   Vec sums[kRows][kVectors];
+  if constexpr (ATTENTIVE_SIMD_IS_NEON && !Step::kTransposed) {
 #if ATTENTIVE_SIMD_IS_NEON
-  multiply_neon(Step{}, k, a, lhs_stride, b, rhs_stride, get, sums);
-#else
-#pragma GCC unroll 6
-  for (int i = 0; i < kRows; ++i) {
-#pragma GCC unroll 4
-    for (int j = 0; j < kVectors; ++j) sums[i][j] = Vec{};
-  }
-  for (int64_t p = 0; p < k; p += Step::kNumbers) {
-    Vec right[kVectors];
-#pragma GCC unroll 4
-    for (int j = 0; j < kVectors; ++j) right[j] = get(b + p * rhs_stride + j * kWidth * Step::kNumbers);
-#pragma GCC unroll 6
+    multiply_neon(Step{}, k, a, lhs_stride, b, rhs_stride, get, sums);
+#endif
+  } else {
+#pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i) {
-      const Vec left = Step::lhs(a + i * lhs_stride + p);
 #pragma GCC unroll 4
-      for (int j = 0; j < kVectors; ++j) sums[i][j] = Step::add(left, right[j], sums[i][j]);
+      for (int j = 0; j < kVectors; ++j) sums[i][j] = Vec{};
+    }
+    for (int64_t p = 0; p < k; p += Step::kNumbers) {
+      Vec right[kVectors];
+#pragma GCC unroll 4
+      for (int j = 0; j < kVectors; ++j) right[j] = get(b + p * rhs_stride + j * kWidth * Step::kNumbers);
+#pragma GCC unroll 8
+      for (int i = 0; i < kRows; ++i) {
+        const Vec left = Step::lhs(a + (Step::kTransposed ? p * lhs_stride + i : i * lhs_stride + p));
+#pragma GCC unroll 4
+        for (int j = 0; j < kVectors; ++j) sums[i][j] = Step::add(left, right[j], sums[i][j]);
+      }
     }
   }
-#endif
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
@@ -131,7 +152,7 @@ template <class Step>
 void multiply_by_blocks(const Matrix<const typename Step::Operand>& lhs,
                         const Rhs<const typename Step::Operand>& rhs, const Matrix<float>& out,
                         bool accumulate, const Reach& reach) {
-  const int64_t m = out.rows, n = out.cols, k = lhs.cols;
+  const int64_t m = out.rows, n = out.cols, k = inner_of<Step>(lhs);
   const auto whole_steps = [](int64_t numbers) { return (numbers + Step::kNumbers - 1) & -Step::kNumbers; };
   for (int64_t j = 0, columns; j < n; j += columns) {
     const int64_t whole = (n - j) / kWidth, vectors = whole < Step::kVectors ? whole : Step::kVectors;
@@ -164,8 +185,8 @@ void multiply_by_blocks(const Matrix<const typename Step::Operand>& lhs,
         const auto block =
             add ? BlockFunctions<Step, true>::table.rows[rows - 1].by_vectors[part.end - part.first]
                 : BlockFunctions<Step, false>::table.rows[rows - 1].by_vectors[part.end - part.first];
-        block(lhs.block(i, rows, p + start, stop - start), rhs.block(p + start, stop - start, from, width),
-              out.block(i, rows, from, width));
+        block(lhs_block<Step>(lhs, i, rows, p + start, stop - start),
+              rhs.block(p + start, stop - start, from, width), out.block(i, rows, from, width));
       }
     }
   }
@@ -174,6 +195,11 @@ void multiply_by_blocks(const Matrix<const typename Step::Operand>& lhs,
 void multiply(const Matrix<const float>& lhs, const Rhs<const float>& rhs, const Matrix<float>& out,
               bool accumulate, const Reach& reach) {
   multiply_by_blocks<StepF32>(lhs, rhs, out, accumulate, reach);
+}
+
+void add_transposed(const Matrix<const float>& lhs, const Rhs<const float>& rhs, const Matrix<float>& out,
+                    const Reach& reach) {
+  multiply_by_blocks<StepF32Transposed>(lhs, rhs, out, true, reach);
 }
 
 #if ATTENTIVE_SIMD_HAS_PAIRS || ATTENTIVE_SIMD_IS_NEON_BF16

@@ -48,6 +48,13 @@ at::Tensor fresh_weights(const CpuArguments& call, const Inputs& in) {
   return in_large_pages(at::empty({call.B, call.H, call.L, call.S}, in.q.options()));
 }
 
+// Whether the backward pass reads the weights instead of computing them again. Softcaps and scores of the
+// program need the scores, and dropout the weights before it; classes of tiles save more than reading does.
+bool reads_weights(const CpuArguments& call, const Incoming& incoming) {
+  return incoming.weights.defined() && call.element == Element::Float32 && call.softcap == 0.0f &&
+         !call.own.score && !call.own.blocks && !(call.dropout && incoming.of_dropped);
+}
+
 // The weights that have an incoming gradient, as the backward pass reads them: those of the forward pass, or
 // computed again. Undefined for a half type, whose weights are rounded.
 at::Tensor weights_to_read(const CpuArguments& call, const Inputs& in, const Computed& out,
@@ -187,27 +194,32 @@ Gradients compute_gradients(const CpuArguments& call, const Inputs& in, const Co
   const TermGradients terms(call, wanted, in.q.options().dtype(at::kFloat));
   CapturedGradients captured(call, wanted.captured);
   Gradients result{gradient_of(in.q), gradient_of(in.k), gradient_of(in.v), {}, {}, {}};
-  const auto weights = weights_to_read(call, in, out, incoming),
-             dots = weight_dots(call, in, weights, incoming);
+  const bool weighed = reads_weights(call, incoming);
+  const auto weights = weights_to_read(call, in, out, incoming);
+  const auto dots = weighed ? at::Tensor() : weight_dots(call, in, weights, incoming);
   cpu::for_element(call.element, [&](auto number) {
     using T = decltype(number);
-    cpu::backward(call, cpu::BackwardTensors<T>{.q = read<T>(in.q),
-                                                .k = read<T>(in.k),
-                                                .v = read<T>(in.v),
-                                                .output = read<T>(out.output),
-                                                .grad_output = read<T>(incoming.output),
-                                                .statistics = row_statistics(out.statistics),
-                                                .grad_logsumexp = read_data<float>(incoming.logsumexp),
-                                                .grad_q = write<T>(result.q),
-                                                .grad_k = write<T>(result.k),
-                                                .grad_v = write<T>(result.v),
-                                                .sink_terms = terms.sinks(),
-                                                .logits = terms.logits<T>(),
-                                                .grad_weights = read_pairs<T>(incoming.weights),
-                                                .of_dropped = incoming.of_dropped,
-                                                .weights = read_data<float>(weights),
-                                                .weight_dots = read_data<float>(dots),
-                                                .captured_lanes = captured.lanes()});
+    const cpu::BackwardTensors<T> tensors{.q = read<T>(in.q),
+                                          .k = read<T>(in.k),
+                                          .v = read<T>(in.v),
+                                          .output = read<T>(out.output),
+                                          .grad_output = read<T>(incoming.output),
+                                          .statistics = row_statistics(out.statistics),
+                                          .grad_logsumexp = read_data<float>(incoming.logsumexp),
+                                          .grad_q = write<T>(result.q),
+                                          .grad_k = write<T>(result.k),
+                                          .grad_v = write<T>(result.v),
+                                          .sink_terms = terms.sinks(),
+                                          .logits = terms.logits<T>(),
+                                          .grad_weights = read_pairs<T>(incoming.weights),
+                                          .of_dropped = incoming.of_dropped,
+                                          .weight_dots = read_data<float>(dots),
+                                          .weights = read_data<float>(weights),
+                                          .captured_lanes = captured.lanes()};
+    if constexpr (std::is_same_v<T, float>) {
+      if (weighed) return cpu::weighed_backward(call, tensors);
+    }
+    cpu::backward(call, tensors);
   });
   terms.finish(result);
   result.captured = captured.finish();

@@ -14,6 +14,7 @@
 #include "kernels/attention/few_queries_vectors.h"
 #include "kernels/attention/gradient_row.h"
 #include "kernels/attention/softmax_row.h"
+#include "kernels/attention/weighed_row.h"
 #include "kernels/gemm/few_rows.h"
 #include "kernels/gemm/packing.h"
 #include "kernels/gemm/products.h"
@@ -41,6 +42,7 @@ constexpr ElementwiseFunctions kElementwise = {
 
 constexpr ProductFunctions kProducts = {
     .multiply = {{multiply}, {multiply_pairs}},
+    .add_transposed = add_transposed,
     .transpose = {{transpose}, {transpose}, {transpose}, {transpose}, {transpose}, {transpose}},
     .pack_transposed = {{pack_transposed}, {pack_transposed}, {pack_transposed}, {pack_transposed}},
     .pack_rows = {{pack_rows}, {pack_rows}, {pack_rows}, {pack_rows}},
@@ -54,7 +56,9 @@ constexpr RowFunctions kRows = {.cap = cap,
                                 .plain_rows = plain_rows,
                                 .softmax_rows = softmax_rows,
                                 .gradient_row = gradient_row,
+                                .weighed_row = weighed_row,
                                 .logit_sums = logit_sums,
+                                .add_logits = add_logits,
                                 .few_scores = {{few_scores}, {few_scores}, {few_scores}},
                                 .few_outputs = {{few_outputs}, {few_outputs}, {few_outputs}}};
 
