@@ -22,6 +22,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <attentive/functional/explain.h>
+#include <attentive/score/score_mod.h>
 
 #include "support/cells.h"
 #include "support/compare.h"
@@ -487,6 +488,39 @@ TEST_CASE("native: gradients through weights beside those of their terms", "[nat
   Setting setting = weighed_settings()[row[1]];
   setting.threads = true;
   check_setting(terms, sizes, setting, at::kFloat);
+}
+
+TEST_CASE("native: NaN behind a mask reaches no gradient through weights", "[native][weights_gradient]") {
+  const Sizes sizes{.S = 200};
+  const auto terms = drawn_terms(sizes);
+  constexpr int64_t kHidden = 70;
+  const auto hiding = GENERATE(0, 1, 2, 3);
+  CAPTURE(hiding);
+  const auto gradients = [&](double number) {
+    auto [k, v] = std::pair(terms.k.clone(), terms.v.clone());
+    k.select(2, kHidden).fill_(number);
+    v.select(2, kHidden).fill_(number);
+    AttentionOptions options{.backend = Backend::Native};
+    AttentionExtras extras{.weights = Weights::Clean};
+    const auto keep = at::ones({sizes.L, sizes.S}, at::kBool);
+    keep.select(1, kHidden).fill_(false);
+    auto bias = leaf(at::zeros({sizes.L, sizes.S}), at::kFloat);
+    if (hiding == 0) extras.mask = keep;
+    if (hiding == 1) extras.mask = Mask::key_lengths(at::full({sizes.B}, kHidden, at::kLong));
+    if (hiding == 2) bias = leaf(at::zeros({sizes.L, sizes.S}).masked_fill(~keep, -kInfinity), at::kFloat);
+    if (hiding == 3) extras.block_mask = mask_mod([=](auto at) { return at.key != kHidden; });
+    extras.mask &= Mask::bias(bias);
+    const std::vector leaves = {leaf(terms.q, at::kFloat), leaf(k, at::kFloat), leaf(v, at::kFloat), bias};
+    const auto result = attention(leaves[0], leaves[1], leaves[2], options, extras);
+    at::manual_seed(7);
+    return grad({result.output, result.weights}, leaves,
+                {at::randn_like(result.output), at::randn_like(result.weights)});
+  };
+  const auto with = gradients(std::numeric_limits<double>::quiet_NaN()), without = gradients(0.0);
+  for (size_t n = 0; n < with.size(); ++n) {
+    INFO("leaf " << n);
+    CHECK(bit_equal(with[n], without[n]));
+  }
 }
 
 TEST_CASE("native: an incoming gradient of weights may have any stride", "[native][weights_gradient]") {

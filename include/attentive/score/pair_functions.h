@@ -42,9 +42,10 @@ struct PairRow {
   int64_t query = 0, key = 0;  ///< of column 0; one of them grows along the row
   int64_t queries = 0, keys = 0;
   int64_t lo = 0, hi = 0;
-  float scale = 1.0f;         ///< s = scale * score, unless `slopes_given`
-  float* scores = nullptr;    ///< in: scores; out: f(s), of one query also -inf beyond the range
-  float largest = 0.0f;       ///< out, of one query: the largest f(s), -inf if all are NaN
+  float scale = 1.0f;       ///< s = scale * score, unless `slopes_given`
+  float* scores = nullptr;  ///< in: scores; out: f(s), of one query also -inf beyond the range
+  bool largest_wanted = true;
+  float largest = 0.0f;       ///< out, of one query, if wanted: the largest f(s), -inf if all are NaN
   float* slopes = nullptr;    ///< out: the derivative of f(s) by the score before its scale
   bool slopes_given = false;  ///< whether the scores are s already, and `slopes` their derivatives
   float* inputs = nullptr;    ///< out: s; null: not wanted

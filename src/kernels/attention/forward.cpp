@@ -219,8 +219,9 @@ class Forward {
       row.cols = wide;
       row.maximum = running.maximum[r0 + r];
       row.sum = running.total[r0 + r];
+      if (!call_.normalise) weigh_rows(call_, &row, 1);  // while its scores are in the first cache
     }
-    weigh_rows(call_, work.rows, rows);
+    if (call_.normalise) weigh_rows(call_, work.rows, rows);
     if (writes_weights_) {
       for (int64_t r = 0; r < rows; ++r) write_weights(at, work.rows[r], i0 + r, from, cols);
     }

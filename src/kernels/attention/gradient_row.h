@@ -14,6 +14,7 @@ struct GradientKind {
   bool plain = false;  ///< no softcap, slope or bias
   /// Gradients of logits are written, weights have incoming ones, or scores are the program's own.
   bool logits = false;
+  bool own = false;  ///< weights are the program's own scores, without any of these terms
 };
 
 template <GradientKind kKind>
@@ -35,12 +36,12 @@ template <GradientKind kKind, Hides kHides>
 inline void gradient_at(const GradientRow& row, int64_t c) {
   Vec x = load<Vec>(row.scores + c);
   Vec capped = all(0.0f);
-  if (!kKind.plain) {
+  if (!kKind.plain && !kKind.own) {
     const Vec distance = row.distance + static_cast<float>(c) + lanes_as_floats();
     x = logits(row.rule, x, distance, row.bias ? row.bias + c : nullptr, row.hi - c, &capped);
   }
   Vec weight = x;
-  if (!kKind.logits || row.normalised) {
+  if (!kKind.own && (!kKind.logits || row.normalised)) {
     const float unit = kKind.plain ? row.rule.scale * kLog2e : kLog2e;
     // A weight is at most 1, and rounding of very large scores must not make it larger.
     const Vec t = (x - load<Vec>(row.maximum + c)) * unit - load<Vec>(row.log_total + c);
@@ -62,10 +63,11 @@ inline void gradient_at(const GradientRow& row, int64_t c) {
   if constexpr (kKind.logits) {
     if (!row.of_dropped) gradient += grad_weight;
   }
-  if (!kKind.logits || row.normalised) gradient = weight * (gradient - load<Vec>(row.delta + c));
+  if (!kKind.own && (!kKind.logits || row.normalised))
+    gradient = weight * (gradient - load<Vec>(row.delta + c));
   Vec of_logit = gradient;
-  if (!kKind.plain && row.rule.softcap != 0.0f) gradient = gradient * (1.0f - capped * capped);
-  if (kKind.logits && row.slopes) {
+  if (!kKind.plain && !kKind.own && row.rule.softcap != 0.0f) gradient = gradient * (1.0f - capped * capped);
+  if (kKind.own || (kKind.logits && row.slopes)) {
     gradient = gradient * load<Vec>(row.slopes + c);
   } else {
     gradient = gradient * row.rule.scale;
@@ -104,7 +106,11 @@ template <bool kHalf, bool kDrop>
 inline void gradient_row_as(const GradientRow& row) {
   // A row without statistics keeps natural logits.
   const bool plain = row.rule.plain() && !row.bias && row.normalised;
-  if (row.logits || row.grad_weights || row.slopes || !row.normalised) {
+  const bool own = row.slopes && !row.normalised && row.rule.slope == 0.0f && !row.bias && !row.logits &&
+                   !row.grad_weights;
+  if (own) {
+    gradient_columns<GradientKind{.half = kHalf, .drop = kDrop, .own = true}>(row);
+  } else if (row.logits || row.grad_weights || row.slopes || !row.normalised) {
     plain ? gradient_columns<GradientKind{kHalf, kDrop, true, true}>(row)
           : gradient_columns<GradientKind{kHalf, kDrop, false, true}>(row);
   } else {

@@ -17,6 +17,7 @@ OwnRows::OwnRows(const CpuArguments& call, Along along) : call_(call), along_(al
   pairs_.keys = call.whole_keys ? call.whole_keys : call.S;
   pairs_.scale = call.scale;
   pairs_.captured = call.own.captured;
+  pairs_.largest_wanted = call.normalise;
 }
 
 void OwnRows::place(const OwnRow& row) {

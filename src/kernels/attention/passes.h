@@ -122,7 +122,7 @@ template <class T>
 void backward(const CpuArguments& call, const BackwardTensors<T>& tensors);
 
 /// Does so from weights that are there and have an incoming gradient, in tiles that are rows of them. It is
-/// for calls without a softcap, a score of the program or classes of tiles, whose incoming gradient is that of
+/// for calls without a softcap, a score of the program or classes of tiles. The incoming gradient is that of
 /// the weights before dropout.
 void weighed_backward(const CpuArguments& call, const BackwardTensors<float>& tensors);
 

@@ -211,7 +211,11 @@ bool plain_row(const SoftmaxRow& row, int64_t first) {
   bf16_t* const weights16 = row.weights16;
   const uint16_t* const drop = row.drop;
   const Vec scale = all(row.rule.scale);
-  const auto weight = [=](int64_t at) { return surviving<kDrop>(drop, at, load<Vec>(scores + at) * scale); };
+  const bool scaled = row.rule.scale != 1.0f;  // a score of the program's own is not
+  const auto weight = [=](int64_t at) {
+    const Vec score = load<Vec>(scores + at);
+    return surviving<kDrop>(drop, at, scaled ? score * scale : score);
+  };
   for (; c + 2 * kWidth <= row.hi; c += 2 * kWidth)
     store_weights<kHalf>(scores, weights16, c, weight(c), weight(c + kWidth));
   for (; c + kWidth <= row.hi; c += kWidth) store_weight<kHalf>(row, c, weight(c));

@@ -134,10 +134,33 @@ inline Vec softplus_of(Vec x) {
   return select(x < all(0.0f), all(0.0f), x) + rest;
 }
 
+#if ATTENTIVE_SIMD_IS_AVX512
+/// 2^(j / 16)
+alignas(64) constexpr float kPowers[16] = {
+    1.0f,        1.04427373f, 1.09050775f, 1.13878858f, 1.18920708f, 1.24185777f, 1.29683959f, 1.35425556f,
+    1.41421354f, 1.47682619f, 1.54221082f, 1.61049032f, 1.68179286f, 1.75625217f, 1.8340081f,  1.91520655f,
+};
+
+/// e^-x for x in [-88, 88], by e^-x = 2^n e^r with n a multiple of 1 / 16: a table holds the fractions of
+/// powers, and |r| <= ln(2) / 32 needs a polynomial of degree 3, whose relative error is 9e-9.
+inline Vec exp_of_negative(Vec x) {
+  const Vec magic = all(786432.0f);  // the last bit of a number of this size is 1 / 16
+  const Vec sum = rounded(x * -kLog2e + magic), n = sum - magic;
+  const Vec r = n * 2.12194440e-4f - (x + n * 0.693359375f);
+  const auto power = (Vec)_mm512_maskz_permutexvar_ps(kEveryLane, (__m512i)sum, (__m512)load<Vec>(kPowers));
+  return scaled(power + power * (r * (1.0f + r * (0.5f + r * (1.0f / 6.0f)))), n);
+}
+#endif
+
 /// 1 / (1 + e^-x); 0 where that is smaller than any normal number.
 inline Vec sigmoid_of(Vec x) {
-  const Vec y = reciprocal(1.0f + exp_in_range(-clamped(-88.0f, 88.0f, x)));
-  return select(x < all(-87.3365f), all(0.0f), y);
+#if ATTENTIVE_SIMD_IS_AVX512
+  // For x that are smaller still, the sum means nothing.
+  const Vec inverse = 1.0f / (1.0f + exp_of_negative(nan_of(x, smaller_or_nan(all(88.0f), x))));
+#else
+  const Vec inverse = reciprocal(1.0f + exp_in_range(-clamped(-88.0f, 88.0f, x)));
+#endif
+  return select(x < all(-87.3365f), all(0.0f), inverse);
 }
 
 /// The rest of x after its nearest multiple n of pi / 2, for |x| < 2^13, where n times each part of pi / 2 is

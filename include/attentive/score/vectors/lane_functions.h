@@ -75,11 +75,11 @@ inline A abs(const A& a) {
 
 template <Number A>
 inline A sigmoid(const A& a) {
-  const Lanes y = lanes_of(sigmoid_of(vec(value(a))));
+  const Vec y = sigmoid_of(vec(value(a)));
   if constexpr (kIsDual<A>) {
-    return {y, multiply(a.slope, lanes_of(vec(y) * (1.0f - vec(y))))};
+    return {lanes_of(y), multiply(a.slope, lanes_of(y * (1.0f - y)))};
   } else {
-    return y;
+    return lanes_of(y);
   }
 }
 

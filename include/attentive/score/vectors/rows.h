@@ -44,7 +44,7 @@ inline float scores_along_keys(const F& f, PairRow& row, float* __restrict score
     Vec x = vec(value(y));
     if (c < lo || c + kWidth > hi) x = select(in_range(row), x, all(kMinusInfinity));
     store(scores + c, x);
-    top = larger(x, top);
+    if (row.largest_wanted) top = larger(x, top);
   }
   return largest(top);
 }
