@@ -1,6 +1,7 @@
 #pragma once
 
-// Converts raw scores to logits and decides which columns are visible, for the softmax and its gradient.
+// Converts raw scores to logits and decides which columns are visible and which survive dropout, for the
+// softmax and its gradient.
 
 #include <attentive/score/vectors/math.h>
 
@@ -54,6 +55,13 @@ inline Int visible(const Row& row, int64_t c) {
     result &= __builtin_convertvector(bytes, Int) != 0;
   }
   return result;
+}
+
+/// The weights of a vector of columns that begins at `column`, without what dropout removes.
+template <bool kDrop>
+inline Vec surviving([[maybe_unused]] const uint16_t* drop, int64_t column, Vec weights) {
+  if constexpr (kDrop) return where_bits(static_cast<uint32_t>(drop[column / 16]) >> (column % 16), weights);
+  return weights;
 }
 
 ATTENTIVE_SIMD_END

@@ -82,13 +82,6 @@ inline void store_weight(const SoftmaxRow& row, int64_t column, Vec weight) {
   }
 }
 
-/// The weights of a vector of columns that begins at `column`, without what dropout removes.
-template <bool kDrop>
-inline Vec surviving([[maybe_unused]] const uint16_t* drop, int64_t column, Vec weights) {
-  if constexpr (kDrop) return where_bits(static_cast<uint32_t>(drop[column / 16]) >> (column % 16), weights);
-  return weights;
-}
-
 /// Stores the weights of two vectors of columns, the first of which begins at `column`.
 template <bool kHalf>
 inline void store_weights(float* scores, bf16_t* weights16, int64_t column, Vec first, Vec second) {
