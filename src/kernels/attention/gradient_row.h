@@ -40,8 +40,9 @@ inline void gradient_at(const GradientRow& row, int64_t c) {
     const Vec distance = row.distance + static_cast<float>(c) + lanes_as_floats();
     x = logits(row.rule, x, distance, row.bias ? row.bias + c : nullptr, row.hi - c, &capped);
   }
+  const bool softmax = !kKind.own && (!kKind.logits || row.normalised);
   Vec weight = x;
-  if (!kKind.own && (!kKind.logits || row.normalised)) {
+  if (softmax) {
     const float unit = kKind.plain ? row.rule.scale * kLog2e : kLog2e;
     // A weight is at most 1, and rounding of very large scores must not make it larger.
     const Vec t = (x - load<Vec>(row.maximum + c)) * unit - load<Vec>(row.log_total + c);
@@ -63,8 +64,7 @@ inline void gradient_at(const GradientRow& row, int64_t c) {
   if constexpr (kKind.logits) {
     if (!row.of_dropped) gradient += grad_weight;
   }
-  if (!kKind.own && (!kKind.logits || row.normalised))
-    gradient = weight * (gradient - load<Vec>(row.delta + c));
+  if (softmax) gradient = weight * (gradient - load<Vec>(row.delta + c));
   Vec of_logit = gradient;
   if (!kKind.plain && !kKind.own && row.rule.softcap != 0.0f) gradient = gradient * (1.0f - capped * capped);
   if (kKind.own || (kKind.logits && row.slopes)) {

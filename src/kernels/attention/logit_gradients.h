@@ -59,7 +59,7 @@ class LogitGradientWriter {
   void clear_pairs(const Pairs& some, bool last) const {
     if (!writes_pairs()) return;
     const auto& sums = to_.pair_sums;
-    const bool first = (sums.b != 0 || some.b == 0) && (sums.h != 0 || some.h == 0);
+    const bool first = to_.begins_sums(some.b, some.h);
     for (int64_t i = some.i0; i < some.i0 + some.queries; ++i) {
       if (to_.pairs) clear(to_.pairs.at(some.b, some.h, i, some.j0), some.keys, last && large_);
       if (sums && first) std::fill_n(sums.at(some.b, some.h, i, some.j0), some.keys, 0.0f);

@@ -75,6 +75,10 @@ struct LogitGradients {
   float* slopes = nullptr;    ///< (B, H, S), written: sums of -|distance| * gradient over the queries
 
   bool any_of_tiles() const { return pairs || pair_sums || by_key || slopes; }
+  /// Whether a head is the first that is added to its `pair_sums`.
+  bool begins_sums(int64_t b, int64_t h) const {
+    return (pair_sums.b != 0 || b == 0) && (pair_sums.h != 0 || h == 0);
+  }
 };
 
 /// The tensors that the backward pass reads and writes. It writes every element of the gradients.

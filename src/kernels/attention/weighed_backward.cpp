@@ -255,8 +255,11 @@ class WeighedBackward {
     if (to.pairs) std::copy_n(work.logits, call_.S, to.pairs.at(tile.b, tile.h, i));
     if (!to.pair_sums) return;
     float* const pairs = to.pair_sums.at(tile.b, tile.h, i);
-    const bool first = (to.pair_sums.b != 0 || tile.b == 0) && (to.pair_sums.h != 0 || tile.h == 0);
-    first ? void(std::copy_n(work.logits, call_.S, pairs)) : elementwise().add(work.logits, pairs, call_.S);
+    if (to.begins_sums(tile.b, tile.h)) {
+      std::copy_n(work.logits, call_.S, pairs);
+    } else {
+      elementwise().add(work.logits, pairs, call_.S);
+    }
   }
 
   // Returns the keys of a tile, with zeros for hidden ones that are not finite, since 0 * NaN is NaN.
