@@ -25,6 +25,7 @@
 #include <attentive/functional/attention.h>
 #include <attentive/models/llama.h>
 #include <attentive/modules/multi_head_attention.h>
+#include <attentive/score/score_mod.h>
 
 #include "common/run_main.h"
 #include "support/timer.h"
@@ -35,8 +36,8 @@ struct Settings {
   int64_t batch = 1, tokens = 1024, keys = 0, heads = 12, kv_heads = 0, head_dim = 64, window = 0;
   double dropout = 0, softcap = 0, seconds = 3;
   int threads = 2;
-  bool backward = false, alibi = false, bias = false, weights = false, mask = false, full = false,
-       module = false, prompt = false;
+  bool backward = false, alibi = false, bias = false, weights = false, mask = false, sigmoid = false,
+       own_alibi = false, full = false, module = false, prompt = false;
   std::string dtype = "fp32";
 };
 
@@ -71,6 +72,15 @@ Call attention_call(const Settings& s, Tensors* leaves) {
     leaves->push_back(bias);
   }
   if (s.weights) extras.weights = Weights::Clean;
+  if (s.own_alibi) {
+    const auto slope = captured(alibi_slopes(s.heads));
+    extras.score =
+        score_mod([=](auto score, auto at) { return score - slope(at.head) * abs(at.query - at.key); });
+  }
+  if (s.sigmoid) {
+    extras.score = score_mod([](auto score, auto at) { return sigmoid(score - log(at.keys)); });
+    extras.normalise = Normalise::None;
+  }
   return [=] {
     const auto result = attention(q, k, v, options, extras);
     return s.weights ? Tensors{result.output, result.weights} : Tensors{result.output};
@@ -149,6 +159,8 @@ int main(int argc, char** argv) {
   app.add_flag("--bias", s.bias, "a learned bias (H, L, S)");
   app.add_flag("--weights", s.weights, "the weights are a result");
   app.add_flag("--mask", s.mask, "a bool mask (L, S) that hides a tenth of the pairs");
+  app.add_flag("--own-alibi", s.own_alibi, "ALiBi as a score function");
+  app.add_flag("--sigmoid", s.sigmoid, "sigmoid attention")->excludes("--own-alibi");
   app.add_flag("--module", s.module, "MultiHeadAttention of width heads x head-dim");
   app.add_flag("--full", s.full, "not causal");
   app.add_flag("--prompt", s.prompt, "a Llama of 150 million parameters reads as many tokens into its cache")

@@ -74,12 +74,12 @@ std::shared_ptr<distributed::Connection> distributed::connection_of(const Group&
 std::shared_ptr<Group> Group::join(const GroupOptions& options) {
   TORCH_CHECK_VALUE(options.timeout.count() > 0, "Group::join: expected a positive timeout, got ",
                     options.timeout.count(), " ms");
-  distributed::allow_exit_at_once(options.exit_at_once);
   const auto environment = distributed::read_environment();
   // A group on the CPU must not initialise CUDA.
   const auto device = distributed::choose_device(
       options.device, environment,
       options.device.is_cpu() ? distributed::Devices{} : distributed::devices_here());
+  distributed::allow_exit_at_once(options.exit_at_once);
   auto connection = environment.alone()
                         ? std::make_shared<distributed::Connection>(environment, device)
                         : std::make_shared<distributed::Connection>(environment, device, options.timeout);

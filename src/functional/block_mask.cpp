@@ -79,7 +79,8 @@ class KeepFunction final : public detail::PairFunction {
   }
   const void* function() const override { return &keep_; }
   const detail::PairFunctionCode& code(detail::VectorSet) const override {
-    static constexpr detail::PairFunctionCode kCode{keep_along_keys, keep_along_queries, nullptr};
+    static constexpr detail::PairFunctionCode kCode{.mask_along_keys = keep_along_keys,
+                                                    .mask_along_queries = keep_along_queries};
     return kCode;
   }
 

@@ -49,16 +49,19 @@ Evaluation evaluate(const ScoreMod& score, detail::VectorSet set, const std::vec
   const auto& function = *score.function();
   const auto views = views_of(function, gradient.data());
   const auto& code = function.code(set);
-  detail::PairRow row;
-  row.queries = row.keys = row.hi = count;
+  const detail::PairRange range{0, count};
+  detail::PairStrip strip{.ranges = &range};
+  detail::PairRow& row = strip.row;
+  row.set_lengths(count, count);
   row.captured = views.data();
   row.captured_count = static_cast<int64_t>(views.size());
   row.scores = keys.data();
-  code.along_keys(function.function(), row);
+  code.scores_along_keys(function.function(), strip);
   row.scores = queries.data();
   row.slopes = slopes.data();
-  code.along_queries(function.function(), row);
+  code.scores_along_queries(function.function(), strip);
   if (second.defined()) {
+    row.hi = count;
     row.scores = inputs.data();
     row.logit_gradients = ones.data();
     code.captured_gradients(function.function(), row);
@@ -78,11 +81,12 @@ std::vector<int64_t> hidden_columns(const MaskMod& mask, detail::VectorSet set, 
   row.head = place.head;
   row.query = place.query;
   row.key = place.first_key;
-  row.queries = row.keys = row.hi = count;
+  row.set_lengths(count, count);
+  row.hi = count;
   row.keep = keep.data();
   row.captured = views.data();
   row.captured_count = static_cast<int64_t>(views.size());
-  function.code(set).along_keys(function.function(), row);
+  function.code(set).mask_along_keys(function.function(), row);
   if (row.bad) throw std::logic_error("a lookup was out of range");
   std::vector<int64_t> hidden;
   for (int64_t c = 0; c < count; ++c) {

@@ -1,4 +1,5 @@
 #include <array>
+#include <cmath>
 #include <limits>
 #include <stdexcept>
 #include <thread>
@@ -169,6 +170,45 @@ TEST_CASE("a lookup beyond a captured tensor is refused, unless the pair is hidd
       CHECK_THROWS_MATCHES(attend(c, {.score = beyond}, backend), c10::IndexError,
                            MessageContains("in [0, 190), got 19"));
     }
+  }
+}
+
+// Rows are computed several at a time, and the error is that of the first visible pair.
+TEST_CASE("a lookup beyond a captured tensor is found in every row", "[score][errors]") {
+  const int64_t bad = GENERATE(0, 1, 7, 8, 13, 39);
+  const auto c = call_of(40, 40);
+  const auto table = captured(at::rand({40}));
+  const auto score = score_mod([=](auto s, auto at) {
+    return s + table(min(at.key, 0) + max(at.query - bad + 1, 0) * 1000 + max(at.query - bad, 0) * at.key);
+  });
+  const auto before = Mask::keep(at::arange(40).lt(bad).unsqueeze(1).expand({40, 40}));
+  for (const auto backend : kBackends) {
+    INFO("backend " << to_string(backend) << ", query " << bad);
+    CHECK_NOTHROW(attend(c, {.mask = before, .score = score}, backend));
+    CHECK_THROWS_MATCHES(attend(c, {.score = score}, backend), c10::IndexError,
+                         MessageContains("captured: expected index 0 of a tensor of shape (40,) in [0, 40)"));
+  }
+  CHECK_THROWS_MATCHES(attend(c, {.score = score}, Backend::Native), c10::IndexError,
+                       MessageContains("got 1000"));
+}
+
+TEST_CASE("logarithms of lengths are those of the call", "[score]") {
+  const auto queries = GENERATE(1, 2, 20);
+  const auto keys = GENERATE(21, 300);
+  const auto c = call_of(queries, keys);
+  for (auto x : {c.q, c.k, c.v}) x.requires_grad_(true);
+  const float log_queries = std::log(static_cast<float>(queries)),
+              log_keys = std::log(static_cast<float>(keys));
+  const auto given = score_mod([](auto s, auto at) { return sigmoid(s * log(at.queries) - log(at.keys)); });
+  const auto numbers = score_mod([=](auto s, auto) { return sigmoid(s * log_queries - log_keys); });
+  for (const auto backend : kBackends) {
+    INFO("backend " << to_string(backend) << ", " << queries << " queries, " << keys << " keys");
+    const auto got = attend(c, {.score = given, .normalise = Normalise::None}, backend);
+    const auto want = attend(c, {.score = numbers, .normalise = Normalise::None}, backend);
+    CHECK_WITHIN(got, want, {1e-6, 1e-6});
+    const auto gradients = torch::autograd::grad({got.sum()}, {c.q, c.k, c.v});
+    const auto wanted = torch::autograd::grad({want.sum()}, {c.q, c.k, c.v});
+    for (size_t n = 0; n < 3; ++n) CHECK_WITHIN(gradients[n], wanted[n], {1e-6, 1e-6});
   }
 }
 

@@ -247,10 +247,11 @@ class Naive {
       const double of_product = of_score * factor_of_product;
       const double product_extent = extent * std::abs(factor_of_product);
       const double *q = data(q_) + query * D, *k = data(k_) + (keys + j) * D;
-      const bool idle =
-          kept[j] == 0.0 && of_product == 0.0 && !lax;  // a dropped pair, even if its key is not finite
+      // The key of a dropped pair whose gradient is 0 need not be finite. The terms of that 0 still count
+      // elsewhere: if they cancel here, they are rounded in the kernel.
+      const bool idle = kept[j] == 0.0 && of_product == 0.0 && !lax;
       for (int64_t d = 0; d < D; ++d) {
-        if (read(j) && !idle)
+        if (read(j) && !(idle && !std::isfinite(k[d])))
           both(g.q, terms.q, query * D + d, of_product * k[d], product_extent * std::abs(k[d]));
         both(g.k, terms.k, (keys + j) * D + d, of_product * q[d], product_extent * std::abs(q[d]));
       }

@@ -5,6 +5,7 @@
 // objects from a lambda.
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -41,11 +42,11 @@ struct PairRow {
   int64_t batch = 0, head = 0;
   int64_t query = 0, key = 0;  ///< of column 0; one of them grows along the row
   int64_t queries = 0, keys = 0;
+  float log_queries = 0.0f,
+        log_keys = 0.0f;  ///< of the two numbers; sigmoid attention takes one in every row
   int64_t lo = 0, hi = 0;
-  float scale = 1.0f;       ///< s = scale * score, unless `slopes_given`
-  float* scores = nullptr;  ///< in: scores; out: f(s), of one query also -inf beyond the range
-  bool largest_wanted = true;
-  float largest = 0.0f;       ///< out, of one query, if wanted: the largest f(s), -inf if all are NaN
+  float scale = 1.0f;         ///< s = scale * score, unless `slopes_given`
+  float* scores = nullptr;    ///< in: scores; out: f(s), of one query also -inf beyond the range
   float* slopes = nullptr;    ///< out: the derivative of f(s) by the score before its scale
   bool slopes_given = false;  ///< whether the scores are s already, and `slopes` their derivatives
   float* inputs = nullptr;    ///< out: s; null: not wanted
@@ -68,6 +69,12 @@ struct PairRow {
   int64_t bad_index = 0, bad_column = 0;
   bool divided_by_zero = false;  ///< out: whether an index was
 
+  void set_lengths(int64_t of_queries, int64_t of_keys) {
+    queries = of_queries;
+    keys = of_keys;
+    log_queries = std::log(static_cast<float>(queries));
+    log_keys = std::log(static_cast<float>(keys));
+  }
   /// Takes over the faults that a copy of the row found.
   void take_faults(const PairRow& copy) {
     if (copy.divided_by_zero) divided_by_zero = true;
@@ -79,13 +86,31 @@ struct PairRow {
   }
 };
 
-using PairCode = void (*)(const void* function, PairRow& row);
+/// The columns [lo, hi) of a row; none if lo is not below hi.
+struct PairRange {
+  int64_t lo = 0, hi = 0;
+};
 
-/// The code of one instruction set; all null if there is none.
+/// Rows of consecutive queries, or of consecutive keys, of a tile.
+struct PairStrip {
+  PairRow row;  ///< the first one, but for its range
+  int64_t rows = 1;
+  const PairRange* ranges = nullptr;  ///< of each row
+  /// Numbers from a row's `scores`, `slopes` and `inputs` to those of the next one.
+  int64_t scores_stride = 0, slopes_stride = 0, inputs_stride = 0;
+  float* largest = nullptr;  ///< out, of each query: the largest f(s), -inf if all are NaN; null: not wanted
+};
+
+using PairCode = void (*)(const void* function, PairRow& row);
+using StripCode = void (*)(const void* function, PairStrip& strip);
+
+/// The code of one instruction set, of a score or of a mask; all null if there is none.
 struct PairFunctionCode {
-  PairCode along_keys = nullptr;          ///< rows of one query: scores, or a mask
-  PairCode along_queries = nullptr;       ///< rows of one key: scores with their derivatives, or a mask
-  PairCode captured_gradients = nullptr;  ///< rows of one key: adds to the gradients of captured tensors
+  StripCode scores_along_keys = nullptr;     ///< rows of queries: scores
+  StripCode scores_along_queries = nullptr;  ///< rows of keys: scores with their derivatives
+  PairCode captured_gradients = nullptr;     ///< a row of one key: adds to the gradients of captured tensors
+  PairCode mask_along_keys = nullptr;        ///< a row of one query
+  PairCode mask_along_queries = nullptr;     ///< a row of one key
 };
 
 /// A tensor that a function reads by indices.

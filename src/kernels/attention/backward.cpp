@@ -336,17 +336,18 @@ class Backward : BackwardHeads<Stored, T> {
         row.weights16 = work.weights.row(r);
         row.gradients16 = work.gradients.row(r);
       }
-      row.lo = std::max<int64_t>(call_.query_lo(j) - tile.from, 0);
-      row.hi = std::clamp<int64_t>(call_.query_hi(head.b, j) - tile.from, 0, tile.to - tile.from);
+      const auto range = range_of_key(head, tile, j);
+      row.lo = range.lo;
+      row.hi = range.hi;
       row.distance = static_cast<float>(call_.band.position(tile.from) - j);
       if (call_.bias) row.bias = work.bias.row(in_block) + offset;
       if (tile.masked) row.keep = work.keep.row(in_block) + offset;
       if (t_.grad_weights) row.grad_weights = work.grad_weights.row(in_block) + offset;
       if (logits_ || work.captured) row.logits = work.logits.row(in_block) + offset;
       if (call_.own.score) {
-        row.slopes = work.slopes;
-        own.scores_of_key({head.b, head.h, j, tile.from, row.lo, row.hi}, row.scores, work.slopes,
-                          work.captured ? work.own_inputs.row(in_block) + offset : nullptr);
+        const int64_t in_strip = r % OwnStrip::kMost;
+        if (in_strip == 0) take_own_scores(own, head, keys, work, tile, r, offset);
+        row.slopes = work.slopes.row(in_strip);
       }
       if (call_.dropout) {
         row.drop = work.drop.row(j % 128 / 16 + (j / 128 - keys.j0 / 128) * 8) + offset;
@@ -360,13 +361,31 @@ class Backward : BackwardHeads<Stored, T> {
     }
   }
 
+  // The columns of a tile whose queries see key j by position.
+  detail::PairRange range_of_key(const Head& head, const Tile& tile, int64_t j) const {
+    return {std::max<int64_t>(call_.query_lo(j) - tile.from, 0),
+            std::clamp<int64_t>(call_.query_hi(head.b, j) - tile.from, 0, tile.to - tile.from)};
+  }
+
+  // Turns the raw scores of a strip of a tile, from its row r on, into those of the program's own function.
+  void take_own_scores(OwnRows& own, const Head& head, const Keys& keys, const Workspace& work,
+                       const Tile& tile, int64_t r, int64_t offset) const {
+    const int64_t j = keys.j0 + tile.r0 + r;
+    OwnStrip strip{head.b, head.h, j, tile.from, std::min(OwnStrip::kMost, tile.keys - r)};
+    for (int64_t n = 0; n < strip.rows; ++n)
+      strip.ranges[static_cast<size_t>(n)] = range_of_key(head, tile, j + n);
+    const int64_t wide = tile.to - tile.from;
+    own.scores_of_keys(
+        strip, work.scores.part(r, strip.rows), work.slopes,
+        work.captured ? work.own_inputs.block(tile.r0 + r, strip.rows, offset, wide) : Matrix<float>{});
+  }
+
   void take_captured_gradients(const Head& head, const Keys& keys, const Workspace& work, const Tile& tile,
                                int64_t offset) const {
     OwnRows own(call_, OwnRows::Along::Queries);
     for (int64_t r = 0; r < tile.keys; ++r) {
       const int64_t in_block = tile.r0 + r, j = keys.j0 + in_block;
-      const int64_t lo = std::max<int64_t>(call_.query_lo(j) - tile.from, 0),
-                    hi = std::clamp<int64_t>(call_.query_hi(head.b, j) - tile.from, 0, tile.to - tile.from);
+      const auto [lo, hi] = range_of_key(head, tile, j);
       own.add_captured_gradients({head.b, head.h, j, tile.from, lo, hi}, work.captured,
                                  work.own_inputs.row(in_block) + offset, work.logits.row(in_block) + offset);
     }

@@ -21,8 +21,8 @@ struct BackwardWorkspace {
   Matrix<float> bias;                    // likewise
   Matrix<float> grad_weights;            // likewise
   Matrix<float> logits;                  // gradients of the logits, likewise
-  float* slopes;                         // derivatives of the program's own scores of a key by q·k
-  Matrix<float> own_inputs;              // its inputs, likewise
+  Matrix<float> own_inputs;              // inputs of the program's own scores, likewise
+  Matrix<float> slopes;                  // derivatives of these scores by q·k, for a strip of keys
   const detail::CapturedView* captured;  // of the lane; null: no gradients of captured tensors
   Matrix<float> rows;  // a row per query of the panel: pairs on their way to or from the caller
 };
@@ -66,8 +66,8 @@ BackwardWorkspace<T> backward_workspace(const CpuArguments& call, const Backward
   work.grad_weights = scratch.matrix<float>(terms.grad_weights ? keys : 0, queries, stride);
   work.captured = terms.captured;
   work.logits = scratch.matrix<float>(terms.logits || terms.captured ? keys : 0, queries, stride);
-  work.slopes = scratch.take<float>(call.own.score ? queries : 0);
   work.own_inputs = scratch.matrix<float>(terms.captured ? keys : 0, queries, stride);
+  work.slopes = scratch.matrix<float>(call.own.score ? OwnStrip::kMost : 0, queries, stride);
   work.rows = scratch.matrix<float>(terms.pairs ? queries : 0, keys, keys + 16);
   return work;
 }

@@ -91,6 +91,7 @@ class FewQueries {
         SoftmaxRow row{
             .scores = scores.row(r), .cols = cols, .maximum = state.maximum[r], .sum = state.total[r]};
         terms.set(row, 0, b, head_of(hkv, r), r % call_.L, from, cols);
+        terms.score(&row, 1, b, head_of(hkv, r), r % call_.L, from);
         weigh_rows(call_, &row, 1);
         follow_maximum(row, state.maximum[r], state.total[r], state.output.row(r), call_.Dv);
       }

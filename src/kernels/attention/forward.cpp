@@ -213,13 +213,20 @@ class Forward {
     }
 
     // P = exp(scale · (S − m′)); then m, ℓ and O are updated
-    for (int64_t r = 0; r < rows; ++r) {
-      SoftmaxRow& row = work.rows[r];
-      work.terms.set(row, r, at.b, at.h, i0 + r, from, cols, tested);
-      row.cols = wide;
-      row.maximum = running.maximum[r0 + r];
-      row.sum = running.total[r0 + r];
-      if (!call_.normalise) weigh_rows(call_, &row, 1);  // while its scores are in the first cache
+    const int64_t at_once = call_.normalise ? OwnStrip::kMost : 1;
+    for (int64_t first_row = 0; first_row < rows; first_row += at_once) {
+      const int64_t end = std::min(first_row + at_once, rows);
+      for (int64_t r = first_row; r < end; ++r) {
+        SoftmaxRow& row = work.rows[r];
+        work.terms.set(row, r, at.b, at.h, i0 + r, from, cols, tested);
+        row.cols = wide;
+        row.maximum = running.maximum[r0 + r];
+        row.sum = running.total[r0 + r];
+      }
+      SoftmaxRow* const set = work.rows + first_row;
+      work.terms.score(set, end - first_row, at.b, at.h, i0 + first_row, from);
+      if (!call_.normalise)
+        weigh_rows(call_, set, end - first_row);  // while its scores are in the first cache
     }
     if (call_.normalise) weigh_rows(call_, work.rows, rows);
     if (writes_weights_) {

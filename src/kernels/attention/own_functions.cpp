@@ -13,11 +13,10 @@
 
 namespace attentive::kernels::cpu {
 OwnRows::OwnRows(const CpuArguments& call, Along along) : call_(call), along_(along) {
-  pairs_.queries = call.whole_queries ? call.whole_queries : call.L;
-  pairs_.keys = call.whole_keys ? call.whole_keys : call.S;
+  pairs_.set_lengths(call.whole_queries ? call.whole_queries : call.L,
+                     call.whole_keys ? call.whole_keys : call.S);
   pairs_.scale = call.scale;
   pairs_.captured = call.own.captured;
-  pairs_.largest_wanted = call.normalise;
 }
 
 void OwnRows::place(const OwnRow& row) {
@@ -29,28 +28,46 @@ void OwnRows::place(const OwnRow& row) {
   pairs_.hi = row.hi;
 }
 
-// Takes scale and softcap of raw scores; without a softcap, the function's row takes the scale itself.
-void OwnRows::take_rule(const OwnRow& row) {
-  if (call_.softcap == 0.0f) return;
-  rows_code().cap(pairs_.scores, pairs_.slopes, {call_.scale, call_.softcap}, row.lo, row.hi);
-  pairs_.slopes_given = true;
+// Calls the function of scores for the rows of `strip_`.
+void OwnRows::run(const OwnStrip& strip, detail::StripCode code) {
+  place({strip.b, strip.h, strip.first, strip.from, 0, 0});
+  strip_.rows = strip.rows;
+  strip_.ranges = strip.ranges.data();
+  if (call_.softcap != 0.0f) {  // without a softcap, the function's row takes the scale itself
+    pairs_.slopes_given = true;
+    for (int64_t n = 0; n < strip.rows; ++n) {
+      const auto& [lo, hi] = strip_.ranges[n];
+      if (lo >= hi) continue;
+      float* const slopes = pairs_.slopes ? pairs_.slopes + n * strip_.slopes_stride : nullptr;
+      rows_code().cap(pairs_.scores + n * strip_.scores_stride, slopes, {call_.scale, call_.softcap}, lo, hi);
+    }
+  }
+  code(call_.own.score.object, strip_);
+  if (!pairs_.bad && !pairs_.divided_by_zero) [[likely]]
+    return;
+  for (int64_t n = 0; n < strip.rows; ++n) {
+    const auto& [lo, hi] = strip_.ranges[n];
+    const OwnRow row{strip.b, strip.h, strip.first + n, strip.from, lo, hi};
+    place(row);
+    check(row, /*is_mask=*/false, [&](detail::PairRow& pair) {
+      const detail::PairRange range{pair.lo, pair.hi};
+      detail::PairStrip one{.row = pair, .ranges = &range};
+      code(call_.own.score.object, one);
+      pair = one.row;
+    });
+  }
 }
 
-void OwnRows::run(const OwnRow& row, const OwnFunction& function, detail::PairCode code) {
-  code(function.object, pairs_);
-  if (pairs_.bad || pairs_.divided_by_zero) [[unlikely]]
-    check(row, function, code);
-}
-
-// Throws what went wrong in a row, unless it was a lookup for a hidden pair.
-void OwnRows::check(const OwnRow& row, const OwnFunction& function, detail::PairCode code) {
+// Throws what went wrong in a row, unless it was a lookup for a hidden pair. `code` is called for one visible
+// pair after the other, on numbers that nobody reads.
+template <class Code>
+void OwnRows::check(const OwnRow& row, bool is_mask, const Code& code) {
   TORCH_CHECK_VALUE(!pairs_.divided_by_zero, "score: an index is divided by 0");
   pairs_.bad = nullptr;
-  // The row is repeated for one visible pair after the other, on numbers that nobody reads.
   const auto size = static_cast<size_t>(row.hi) + detail::kMostLanes;
   std::vector<float> scores(size, 0.0f), slopes(size, 0.0f);
   std::vector<uint8_t> keep(size, 1);
-  const bool is_mask = &function == &call_.own.mask, along_keys = along_ == Along::Keys;
+  const bool along_keys = along_ == Along::Keys;
   for (int64_t c = row.lo; c < row.hi; ++c) {
     const int64_t i = along_keys ? row.fixed : row.from + c, j = along_keys ? row.from + c : row.fixed;
     if (!call_.unmasked(row.b, row.h, i, j) || (!is_mask && !call_.sees(row.b, row.h, i, j))) continue;
@@ -61,7 +78,7 @@ void OwnRows::check(const OwnRow& row, const OwnFunction& function, detail::Pair
     pair.slopes = slopes.data();
     pair.inputs = nullptr;
     pair.keep = keep.data();
-    code(function.object, pair);
+    code(pair);
     if (!pair.bad) continue;
     const auto& view = *pair.bad;
     detail::throw_captured_range({view.sizes.data(), static_cast<size_t>(view.rank)}, pair.bad_dimension,
@@ -69,31 +86,34 @@ void OwnRows::check(const OwnRow& row, const OwnFunction& function, detail::Pair
   }
 }
 
-float OwnRows::scores_of_query(const OwnRow& row, float* scores) {
-  if (row.lo >= row.hi) return -kInfinity;
-  place(row);
-  pairs_.scores = scores;
-  take_rule(row);
-  run(row, call_.own.score, call_.own.score.code->along_keys);
-  return pairs_.largest;
+void OwnRows::scores_of_queries(const OwnStrip& strip, const Matrix<float>& scores, float* largest) {
+  pairs_.scores = scores.data;
+  strip_.scores_stride = scores.stride;
+  strip_.largest = largest;
+  run(strip, call_.own.score.code->scores_along_keys);
 }
 
-void OwnRows::scores_of_key(const OwnRow& row, float* scores, float* slopes, float* inputs) {
-  if (row.lo >= row.hi) return;
-  place(row);
-  pairs_.scores = scores;
-  pairs_.slopes = slopes;
-  pairs_.inputs = inputs;
-  take_rule(row);
-  run(row, call_.own.score, call_.own.score.code->along_queries);
+void OwnRows::scores_of_keys(const OwnStrip& strip, const Matrix<float>& scores, const Matrix<float>& slopes,
+                             const Matrix<float>& inputs) {
+  pairs_.scores = scores.data;
+  pairs_.slopes = slopes.data;
+  pairs_.inputs = inputs.data;
+  strip_.scores_stride = scores.stride;
+  strip_.slopes_stride = slopes.stride;
+  strip_.inputs_stride = inputs.stride;
+  run(strip, call_.own.score.code->scores_along_queries);
 }
 
 void OwnRows::mask(const OwnRow& row, uint8_t* keep) {
   if (row.lo >= row.hi) return;
   place(row);
   pairs_.keep = keep;
-  run(row, call_.own.mask,
-      along_ == Along::Keys ? call_.own.mask.code->along_keys : call_.own.mask.code->along_queries);
+  const OwnFunction& function = call_.own.mask;
+  const auto code =
+      along_ == Along::Keys ? function.code->mask_along_keys : function.code->mask_along_queries;
+  code(function.object, pairs_);
+  if (pairs_.bad || pairs_.divided_by_zero) [[unlikely]]
+    check(row, /*is_mask=*/true, [&](detail::PairRow& pair) { code(function.object, pair); });
 }
 
 void OwnRows::add_captured_gradients(const OwnRow& row, const detail::CapturedView* captured, float* inputs,

@@ -2,7 +2,10 @@
 
 // Calls a program's own score and mask function for the rows of tiles.
 
+#include <array>
+
 #include "kernels/attention/call.h"
+#include "kernels/gemm/operands.h"
 
 namespace attentive::kernels::cpu {
 
@@ -16,21 +19,34 @@ struct OwnRow {
   int64_t lo, hi;
 };
 
-/// Calls the functions for one row after the other, in one thread. Every member throws c10::IndexError for a
-/// lookup beyond a captured tensor at a pair that is not hidden, c10::ValueError for a division of an index
-/// by 0, and what the program's function throws.
+/// Rows of consecutive queries from `first` on, or of consecutive keys.
+struct OwnStrip {
+  static constexpr int64_t kMost = 8;
+
+  int64_t b, h;
+  int64_t first, from;
+  int64_t rows;
+  std::array<detail::PairRange, kMost> ranges = {};  ///< columns of each row that the position shows
+};
+
+/// Calls the functions for one row or strip after the other, in one thread. Every member throws
+/// c10::IndexError for a lookup beyond a captured tensor at a pair that is not hidden, c10::ValueError for a
+/// division of an index by 0, and what the program's function throws.
 class OwnRows {
  public:
   enum class Along { Keys, Queries };
   OwnRows(const CpuArguments& call, Along along);
+  OwnRows(const OwnRows&) = delete;
+  OwnRows& operator=(const OwnRows&) = delete;
 
-  /// Replaces the raw scores of a query by those of the score function, after scale and softcap, and returns
-  /// the largest one, or -inf; NaN counts as -inf. Other columns of the vectors that hold [lo, hi) become
-  /// -inf; the scores are padded to whole vectors.
-  float scores_of_query(const OwnRow& row, float* scores);
-  /// Replaces those of a key. `slopes` receives the derivatives by the raw scores, and `inputs` the scores
-  /// before the function; it may be null.
-  void scores_of_key(const OwnRow& row, float* scores, float* slopes, float* inputs);
+  /// Replaces the raw scores of queries by those of the score function, after scale and softcap. `largest`
+  /// receives the largest one of each query, or -inf; NaN counts as -inf; it may be null. Other columns of
+  /// the vectors that hold a range become -inf; the scores are padded to whole vectors.
+  void scores_of_queries(const OwnStrip& strip, const Matrix<float>& scores, float* largest);
+  /// Replaces those of keys. `slopes` receives the derivatives by the raw scores, and `inputs` the scores
+  /// before the function, if it has memory.
+  void scores_of_keys(const OwnStrip& strip, const Matrix<float>& scores, const Matrix<float>& slopes,
+                      const Matrix<float>& inputs);
   /// Sets those columns of `keep` to 0 that the mask function hides.
   void mask(const OwnRow& row, uint8_t* keep);
   /// Adds to the gradients of `captured`, from `inputs` and the gradients of the new scores.
@@ -39,13 +55,14 @@ class OwnRows {
 
  private:
   void place(const OwnRow& row);
-  void take_rule(const OwnRow& row);
-  void run(const OwnRow& row, const OwnFunction& function, detail::PairCode code);
-  void check(const OwnRow& row, const OwnFunction& function, detail::PairCode code);
+  void run(const OwnStrip& strip, detail::StripCode code);
+  template <class Code>
+  void check(const OwnRow& row, bool is_mask, const Code& code);
 
   const CpuArguments& call_;
   const Along along_;
-  detail::PairRow pairs_;
+  detail::PairStrip strip_;
+  detail::PairRow& pairs_ = strip_.row;  ///< the row at work
 };
 
 /// Writes the class of each tile of the mask, (B, H, blocks of queries, blocks of keys): of all its pairs in

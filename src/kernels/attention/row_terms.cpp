@@ -71,21 +71,29 @@ void RowTerms::set(SoftmaxRow& row, int64_t slot, int64_t b, int64_t h, int64_t 
     call_.dropout_bits(b, h, i, from, from + cols, bits, 1);
     row.drop = bits + from % 128 / 16;
   }
-  if (!call_.own.mask && !call_.own.score) return;
-  const OwnRow pairs{b, h, i, from, row.lo, row.hi};
-  if (call_.own.mask && tested) {
-    uint8_t* const shown = keep_ + slot * cols_;
-    if (!row.keep) {
-      std::fill_n(shown, cols, uint8_t{1});
-    } else if (row.keep != shown) {
-      std::copy_n(row.keep, cols, shown);
-    }
-    own_.mask(pairs, shown);
-    row.keep = shown;
+  if (!call_.own.mask || !tested) return;
+  uint8_t* const shown = keep_ + slot * cols_;
+  if (!row.keep) {
+    std::fill_n(shown, cols, uint8_t{1});
+  } else if (row.keep != shown) {
+    std::copy_n(row.keep, cols, shown);
   }
-  if (call_.own.score) {
-    row.peak = own_.scores_of_query(pairs, row.scores);
-    row.prepared = call_.normalise && !row.keep && !row.has_bias() && row.rule.slope == 0.0f;
+  own_.mask({b, h, i, from, row.lo, row.hi}, shown);
+  row.keep = shown;
+}
+
+void RowTerms::score(SoftmaxRow* rows, int64_t count, int64_t b, int64_t h, int64_t i, int64_t from) const {
+  if (!call_.own.score) return;
+  OwnStrip strip{b, h, i, from, count};
+  for (int64_t r = 0; r < count; ++r) strip.ranges[static_cast<size_t>(r)] = {rows[r].lo, rows[r].hi};
+  const Matrix<float> scores{rows[0].scores, count, rows[0].cols,
+                             count > 1 ? rows[1].scores - rows[0].scores : 0};
+  float largest[OwnStrip::kMost];
+  own_.scores_of_queries(strip, scores, call_.normalise ? largest : nullptr);
+  if (!call_.normalise) return;
+  for (int64_t r = 0; r < count; ++r) {
+    rows[r].peak = largest[r];
+    rows[r].prepared = !rows[r].keep && !rows[r].has_bias() && rows[r].rule.slope == 0.0f;
   }
 }
 

@@ -27,10 +27,13 @@ class RowTerms {
   RowTerms(const CpuArguments& call, Scratch& scratch, int64_t rows, int64_t cols, bool dropped);
 
   /// Sets `row` for query i of a head and the keys [from, from + cols), where `from` is a multiple of 16. The
-  /// memory that `row` then points to is valid until the next call for the same slot.
-  /// The scores become those of the program's own function; `tested`: its mask is tested.
+  /// memory that `row` then points to is valid until the next call for the same slot. `tested`: the program's
+  /// own mask is tested.
   void set(SoftmaxRow& row, int64_t slot, int64_t b, int64_t h, int64_t i, int64_t from, int64_t cols,
            bool tested = true) const;
+  /// Replaces the scores of rows of consecutive queries, which are set, by those of the program's own
+  /// function, if there is one. `count` is at most OwnStrip::kMost; the scores are rows of a matrix.
+  void score(SoftmaxRow* rows, int64_t count, int64_t b, int64_t h, int64_t i, int64_t from) const;
 
   /// Asks for the biases of query i and the keys [from, from + cols), which `set` reads later.
   void prefetch(int64_t b, int64_t h, int64_t i, int64_t from, int64_t cols) const {
@@ -43,7 +46,7 @@ class RowTerms {
   uint8_t* keep_;          ///< copies of rows that are not contiguous, or masked by a function
   float* bias_;            ///< likewise, or of a half type
   uint16_t* drop_;         ///< null: nothing is dropped
-  mutable OwnRows own_;    ///< the row at work
+  mutable OwnRows own_;    ///< the rows at work
 };
 
 /// Turns rows of scores into weights: by the softmax, or as they are.

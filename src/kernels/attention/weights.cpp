@@ -60,6 +60,7 @@ class WeightsPass {
       const int64_t i = i0 + r;
       SoftmaxRow row{.scores = scores.row(r), .cols = wide_, .maximum = -kInfinity};
       terms.set(row, 0, b, h, i, 0, call_.S);
+      terms.score(&row, 1, b, h, i, 0);
       weigh_rows(call_, &row, 1);
       const RowEnd end = end_of_row(call_, b, h, i, row.maximum, row.sum);
       take_(b, h, i, row.scores, end.factor * (row.drop ? call_.survivor_scale : 1.0f));

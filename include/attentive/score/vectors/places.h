@@ -16,6 +16,11 @@ struct Uniform {
   int64_t n;
   PairRow* row;
 };
+/// A number of queries or keys, whose logarithm is known.
+template <bool kDual>
+struct Length : Uniform<kDual> {
+  float log;
+};
 template <bool kDual>
 struct Ascending {
   int64_t first;
@@ -35,6 +40,8 @@ struct Varying {
 template <bool kDual>
 inline constexpr bool kIsIndex<Uniform<kDual>> = true;
 template <bool kDual>
+inline constexpr bool kIsIndex<Length<kDual>> = true;
+template <bool kDual>
 inline constexpr bool kIsIndex<Ascending<kDual>> = true;
 template <bool kDual>
 inline constexpr bool kIsIndex<Descending<kDual>> = true;
@@ -50,6 +57,8 @@ template <bool kDualIndex>
 struct IndexTraits<Uniform<kDualIndex>> {
   static constexpr bool dual = kDualIndex, uniform = true, ascending = false, descending = false;
 };
+template <bool kDualIndex>
+struct IndexTraits<Length<kDualIndex>> : IndexTraits<Uniform<kDualIndex>> {};
 template <bool kDualIndex>
 struct IndexTraits<Ascending<kDualIndex>> {
   static constexpr bool dual = kDualIndex, uniform = false, ascending = true, descending = false;
@@ -121,6 +130,15 @@ inline Int ints(const Varying<kDual>& i) {
 template <bool kDual>
 inline Lanes value(const Uniform<kDual>& i) {
   return lanes_of(all(static_cast<float>(i.n)));
+}
+
+template <bool kDual>
+inline Lanes value(const Length<kDual>& i) {
+  return lanes_of(all(static_cast<float>(i.n)));
+}
+template <bool kDual>
+inline Lanes log(const Length<kDual>& i) {
+  return lanes_of(all(i.log));
 }
 
 template <class A, class B>
@@ -308,14 +326,15 @@ template <bool kDual>
 struct PlacesOfKeys {
   Uniform<kDual> batch, head, query;
   Ascending<kDual> key;
-  Uniform<kDual> queries, keys;
+  Length<kDual> queries, keys;
 };
 /// The places of the pairs of one key and consecutive queries.
 template <bool kDual>
 struct PlacesOfQueries {
   Uniform<kDual> batch, head;
   Ascending<kDual> query;
-  Uniform<kDual> key, queries, keys;
+  Uniform<kDual> key;
+  Length<kDual> queries, keys;
 };
 
 template <class T>

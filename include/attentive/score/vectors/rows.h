@@ -11,17 +11,25 @@ ATTENTIVE_SIMD_BEGIN
 
 template <bool kDual>
 inline PlacesOfKeys<kDual> places_of_keys(PairRow& row) {
-  return {{row.batch, &row},   {row.head, &row}, {row.query, &row}, {row.key + row.column, &row},
-          {row.queries, &row}, {row.keys, &row}};
+  return {{row.batch, &row},
+          {row.head, &row},
+          {row.query, &row},
+          {row.key + row.column, &row},
+          {{row.queries, &row}, row.log_queries},
+          {{row.keys, &row}, row.log_keys}};
 }
 template <bool kDual>
 inline PlacesOfQueries<kDual> places_of_queries(PairRow& row) {
-  return {{row.batch, &row}, {row.head, &row},    {row.query + row.column, &row},
-          {row.key, &row},   {row.queries, &row}, {row.keys, &row}};
+  return {{row.batch, &row},
+          {row.head, &row},
+          {row.query + row.column, &row},
+          {row.key, &row},
+          {{row.queries, &row}, row.log_queries},
+          {{row.keys, &row}, row.log_keys}};
 }
 
 /// A copy of the row without faults, for the loops: the compiler knows that stores to `scores` do not change
-/// it.
+/// it, so that it computes what the pairs of a strip share before them.
 inline PairRow faultless(const PairRow& row) {
   PairRow copy = row;
   copy.bad = nullptr;
@@ -29,9 +37,18 @@ inline PairRow faultless(const PairRow& row) {
   return copy;
 }
 
+/// Moves the row at work to row n of a strip, whose queries or keys `place` counts. Returns false if the row
+/// has no pairs.
+inline bool go_to(PairRow& row, const detail::PairStrip& strip, int64_t n, int64_t PairRow::*place) {
+  row.lo = strip.ranges[n].lo;
+  row.hi = strip.ranges[n].hi;
+  row.*place = strip.row.*place + n;
+  return row.lo < row.hi;
+}
+
 /// f(s) for the pairs of one query.
 template <class F>
-inline float scores_along_keys(const F& f, PairRow& row, float* __restrict scores) {
+inline float scores_of_query(const F& f, PairRow& row, bool largest_wanted, float* __restrict scores) {
   Vec top = all(kMinusInfinity);
   const int64_t lo = row.lo, hi = row.hi;
   const float scale = row.slopes_given ? 1.0f : row.scale;
@@ -44,22 +61,27 @@ inline float scores_along_keys(const F& f, PairRow& row, float* __restrict score
     Vec x = vec(value(y));
     if (c < lo || c + kWidth > hi) x = select(in_range(row), x, all(kMinusInfinity));
     store(scores + c, x);
-    if (row.largest_wanted) top = larger(x, top);
+    if (largest_wanted) top = larger(x, top);
   }
   return largest(top);
 }
 template <class F>
-__attribute__((flatten)) void scores_along_keys(const void* function, PairRow& row) {
-  PairRow copy = faultless(row);
-  row.largest = scores_along_keys(*static_cast<const F*>(function), copy, row.scores);
-  row.take_faults(copy);
+__attribute__((flatten)) void scores_along_keys(const void* function, detail::PairStrip& strip) {
+  PairRow row = faultless(strip.row);
+  for (int64_t n = 0; n < strip.rows; ++n) {
+    float top = kMinusInfinity;
+    if (go_to(row, strip, n, &PairRow::query)) {
+      top = scores_of_query(*static_cast<const F*>(function), row, strip.largest != nullptr,
+                            strip.row.scores + n * strip.scores_stride);
+    }
+    if (strip.largest) strip.largest[n] = top;
+  }
+  strip.row.take_faults(row);
 }
 
 /// f(s) and its derivative for the pairs of one key.
 template <class F>
-inline void scores_along_queries(const F& f, PairRow& row, float* __restrict scores,
-                                 float* __restrict slopes) {
-  row.seed = -1;
+inline void scores_of_key(const F& f, PairRow& row, float* __restrict scores, float* __restrict slopes) {
   const float scale = row.slopes_given ? 1.0f : row.scale;
   for (int64_t c = row.lo / kWidth * kWidth; c < row.hi; c += kWidth) {
     row.column = c;
@@ -73,10 +95,16 @@ inline void scores_along_queries(const F& f, PairRow& row, float* __restrict sco
   }
 }
 template <class F>
-__attribute__((flatten)) void scores_along_queries(const void* function, PairRow& row) {
-  PairRow copy = faultless(row);
-  scores_along_queries(*static_cast<const F*>(function), copy, row.scores, row.slopes);
-  row.take_faults(copy);
+__attribute__((flatten)) void scores_along_queries(const void* function, detail::PairStrip& strip) {
+  PairRow row = faultless(strip.row);
+  row.seed = -1;
+  for (int64_t n = 0; n < strip.rows; ++n) {
+    if (!go_to(row, strip, n, &PairRow::key)) continue;
+    if (strip.row.inputs) row.inputs = strip.row.inputs + n * strip.inputs_stride;
+    scores_of_key(*static_cast<const F*>(function), row, strip.row.scores + n * strip.scores_stride,
+                  strip.row.slopes + n * strip.slopes_stride);
+  }
+  strip.row.take_faults(row);
 }
 
 /// Adds the products of the gradients of f(s) and its derivatives by the numbers that it looked up to the
@@ -149,7 +177,7 @@ __attribute__((flatten)) void mask_row(const void* function, PairRow& row) {
 template <class F, bool kIsMask>
 constexpr detail::PairFunctionCode code_of() {
   if constexpr (kIsMask) {
-    return {mask_row<F, true>, mask_row<F, false>, nullptr};
+    return {.mask_along_keys = mask_row<F, true>, .mask_along_queries = mask_row<F, false>};
   } else {
     return {scores_along_keys<F>, scores_along_queries<F>, add_captured_gradients<F>};
   }
