@@ -192,6 +192,15 @@ TEST_CASE("a lookup beyond a captured tensor is found in every row", "[score][er
                        MessageContains("got 1000"));
 }
 
+// A softmax does not change if all scores of a query grow alike, unless they overflow.
+TEST_CASE("the largest score of a query is its own", "[score]") {
+  const auto c = call_of(40, 300);
+  const auto same = score_mod([](auto s, auto) { return s; });
+  const auto grown = score_mod([](auto s, auto at) { return s + 64.0f * (at.query - 260); });
+  const auto want = attend(c, {.score = same}, Backend::Native);
+  CHECK_WITHIN(attend(c, {.score = grown}, Backend::Native), want, {1e-3, 1e-3});
+}
+
 TEST_CASE("logarithms of lengths are those of the call", "[score]") {
   const auto queries = GENERATE(1, 2, 20);
   const auto keys = GENERATE(21, 300);
