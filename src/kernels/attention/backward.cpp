@@ -14,6 +14,8 @@
 //       dK  = dK + dSᵀ Q
 //       dQᵀ = dQᵀ + Kᵀ dSᵀ
 
+#include <array>
+
 #include "kernels/attention/backward_workspace.h"
 #include "kernels/attention/logit_gradients.h"
 #include "kernels/attention/own_functions.h"
@@ -370,14 +372,13 @@ class Backward : BackwardHeads<Stored, T> {
   // Turns the raw scores of a strip of a tile, from its row r on, into those of the program's own function.
   void take_own_scores(OwnRows& own, const Head& head, const Keys& keys, const Workspace& work,
                        const Tile& tile, int64_t r, int64_t offset) const {
-    const int64_t j = keys.j0 + tile.r0 + r;
-    OwnStrip strip{head.b, head.h, j, tile.from, std::min(OwnStrip::kMost, tile.keys - r)};
-    for (int64_t n = 0; n < strip.rows; ++n)
-      strip.ranges[static_cast<size_t>(n)] = range_of_key(head, tile, j + n);
-    const int64_t wide = tile.to - tile.from;
+    const int64_t j = keys.j0 + tile.r0 + r, rows = std::min(OwnStrip::kMost, tile.keys - r),
+                  wide = tile.to - tile.from;
+    std::array<detail::PairRange, OwnStrip::kMost> ranges;
+    for (int64_t n = 0; n < rows; ++n) ranges[static_cast<size_t>(n)] = range_of_key(head, tile, j + n);
     own.scores_of_keys(
-        strip, work.scores.part(r, strip.rows), work.slopes,
-        work.captured ? work.own_inputs.block(tile.r0 + r, strip.rows, offset, wide) : Matrix<float>{});
+        {head.b, head.h, j, tile.from, rows, ranges.data()}, work.scores.part(r, rows), work.slopes,
+        work.captured ? work.own_inputs.block(tile.r0 + r, rows, offset, wide) : Matrix<float>{});
   }
 
   void take_captured_gradients(const Head& head, const Keys& keys, const Workspace& work, const Tile& tile,

@@ -43,6 +43,8 @@ constexpr int64_t kHeadsAtLeast = 2;
 template <class Stored, class T>
 class Forward {
   static constexpr int64_t kStrip = kStripRows<T>, kRows = kIsBf16<T> ? 128 : 120;
+  // Rows that are weighed together without a softmax. The scores of 1024 keys fill half of a first cache.
+  static constexpr int64_t kPlainRows = 4;
   using Keys = PackedKeys<Stored, T>;
   using Head = typename Keys::Head;
 
@@ -213,7 +215,7 @@ class Forward {
     }
 
     // P = exp(scale · (S − m′)); then m, ℓ and O are updated
-    const int64_t at_once = call_.normalise ? OwnStrip::kMost : 1;
+    const int64_t at_once = call_.normalise ? OwnStrip::kMost : kPlainRows;
     for (int64_t first_row = 0; first_row < rows; first_row += at_once) {
       const int64_t end = std::min(first_row + at_once, rows);
       for (int64_t r = first_row; r < end; ++r) {
@@ -226,7 +228,7 @@ class Forward {
       SoftmaxRow* const set = work.rows + first_row;
       work.terms.score(set, end - first_row, at.b, at.h, i0 + first_row, from);
       if (!call_.normalise)
-        weigh_rows(call_, set, end - first_row);  // while its scores are in the first cache
+        weigh_rows(call_, set, end - first_row);  // while the scores are in the first cache
     }
     if (call_.normalise) weigh_rows(call_, work.rows, rows);
     if (writes_weights_) {

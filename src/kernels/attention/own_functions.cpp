@@ -32,7 +32,7 @@ void OwnRows::place(const OwnRow& row) {
 void OwnRows::run(const OwnStrip& strip, detail::StripCode code) {
   place({strip.b, strip.h, strip.first, strip.from, 0, 0});
   strip_.rows = strip.rows;
-  strip_.ranges = strip.ranges.data();
+  strip_.ranges = strip.ranges;
   if (call_.softcap != 0.0f) {  // without a softcap, the function's row takes the scale itself
     pairs_.slopes_given = true;
     for (int64_t n = 0; n < strip.rows; ++n) {

@@ -2,8 +2,6 @@
 
 // Calls a program's own score and mask function for the rows of tiles.
 
-#include <array>
-
 #include "kernels/attention/call.h"
 #include "kernels/gemm/operands.h"
 
@@ -25,8 +23,8 @@ struct OwnStrip {
 
   int64_t b, h;
   int64_t first, from;
-  int64_t rows;
-  std::array<detail::PairRange, kMost> ranges = {};  ///< columns of each row that the position shows
+  int64_t rows;                     ///< at most kMost
+  const detail::PairRange* ranges;  ///< columns of each row that the position shows
 };
 
 /// Calls the functions for one row or strip after the other, in one thread. Every member throws

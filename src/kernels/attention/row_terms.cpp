@@ -84,12 +84,11 @@ void RowTerms::set(SoftmaxRow& row, int64_t slot, int64_t b, int64_t h, int64_t 
 
 void RowTerms::score(SoftmaxRow* rows, int64_t count, int64_t b, int64_t h, int64_t i, int64_t from) const {
   if (!call_.own.score) return;
-  OwnStrip strip{b, h, i, from, count};
-  for (int64_t r = 0; r < count; ++r) strip.ranges[static_cast<size_t>(r)] = {rows[r].lo, rows[r].hi};
+  for (int64_t r = 0; r < count; ++r) ranges_[static_cast<size_t>(r)] = {rows[r].lo, rows[r].hi};
   const Matrix<float> scores{rows[0].scores, count, rows[0].cols,
                              count > 1 ? rows[1].scores - rows[0].scores : 0};
   float largest[OwnStrip::kMost];
-  own_.scores_of_queries(strip, scores, call_.normalise ? largest : nullptr);
+  own_.scores_of_queries({b, h, i, from, count, ranges_.data()}, scores, call_.normalise ? largest : nullptr);
   if (!call_.normalise) return;
   for (int64_t r = 0; r < count; ++r) {
     rows[r].peak = largest[r];

@@ -4,6 +4,7 @@
 // The backward pass does the same for transposed rows in add_panel and take_gradients (backward.cpp).
 
 #include <algorithm>
+#include <array>
 
 #include "kernels/attention/own_functions.h"
 #include "kernels/gemm/operands.h"
@@ -47,6 +48,7 @@ class RowTerms {
   float* bias_;            ///< likewise, or of a half type
   uint16_t* drop_;         ///< null: nothing is dropped
   mutable OwnRows own_;    ///< the rows at work
+  mutable std::array<detail::PairRange, OwnStrip::kMost> ranges_;
 };
 
 /// Turns rows of scores into weights: by the softmax, or as they are.
