@@ -127,13 +127,9 @@ inline Int ints(const Varying<kDual>& i) {
 }
 
 /// A number that all pairs share may be beyond int32.
-template <bool kDual>
-inline Lanes value(const Uniform<kDual>& i) {
-  return lanes_of(all(static_cast<float>(i.n)));
-}
-
-template <bool kDual>
-inline Lanes value(const Length<kDual>& i) {
+template <Index I>
+requires kUniform<I>
+inline Lanes value(const I& i) {
   return lanes_of(all(static_cast<float>(i.n)));
 }
 template <bool kDual>
