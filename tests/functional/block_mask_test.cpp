@@ -174,6 +174,31 @@ TEST_CASE("a mask may depend on the batch item and on the head", "[block_mask]")
   }
 }
 
+TEST_CASE("the tiles of long rows are those of their pairs", "[block_mask]") {
+  // The last key is seen by all, and is alone in the last tile of 2049 keys.
+  const int64_t L = GENERATE(200, 384), S = GENERATE(2048, 2049, 4500);
+  INFO("L " << L << ", S " << S);
+  const auto documents = at::arange(S).div(170, "floor"), j = at::arange(S);
+  const auto document = captured_indices(documents);
+  const auto mask =
+      mask_mod([=](auto at) { return (document(at.query) == document(at.key)) | (at.key == at.keys - 1); });
+  const auto keep = documents.slice(0, S - L).unsqueeze(1).eq(documents) | j.eq(S - 1);
+  const auto classes = BlockMask::kept(mask, 1, 1, L, S).classes()->classes;
+  int64_t wrong = 0, tiles = 0;
+  for (int64_t row = 0; row * 128 < L; ++row) {
+    for (int64_t column = 0; column * 128 < S; ++column, ++tiles) {
+      const auto pairs = keep.slice(0, row * 128, row * 128 + 128).slice(1, column * 128, column * 128 + 128);
+      using attentive::detail::BlockClasses;
+      const auto want = pairs.all().item<bool>()   ? BlockClasses::Full
+                        : pairs.any().item<bool>() ? BlockClasses::Partial
+                                                   : BlockClasses::Empty;
+      wrong += classes[0][0][row][column].item<uint8_t>() != want;
+    }
+  }
+  CHECK(tiles == classes.numel());
+  CHECK(wrong == 0);
+}
+
 TEST_CASE("tiles that no batch item or head changes are kept once", "[block_mask]") {
   const auto in = draw(3, 2, 280, 333);
   const auto mask = global_local_mask(3, 40, 10);

@@ -1,6 +1,7 @@
 #include "kernels/attention/own_functions.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <string_view>
 #include <vector>
@@ -150,19 +151,13 @@ namespace {
 // Collects what the rows of a tile show; a row holds 0 or 1 per key.
 class Seen {
  public:
-  void add(const uint8_t* row, int64_t count) {
-    if (shown_ && hidden_) return;
+  void add(const uint8_t* row) {
+    std::array<uint64_t, kBlock / 8> words;
+    std::memcpy(words.data(), row, sizeof(words));
     uint64_t any = 0, all = kOnes;
-    int64_t j = 0;
-    for (; j + 8 <= count; j += 8) {
-      uint64_t keys;
-      std::memcpy(&keys, row + j, sizeof(keys));
+    for (const uint64_t keys : words) {
       any |= keys;
       all &= keys;
-    }
-    for (; j < count; ++j) {
-      any |= row[j];
-      all &= row[j] * kOnes;
     }
     shown_ |= any != 0;
     hidden_ |= all != kOnes;
@@ -180,20 +175,28 @@ class Seen {
 }  // namespace
 
 void classify_blocks(const CpuArguments& call, uint8_t* classes) {
+  // A few tiles at a time, so that what a function reads per key stays in the first cache for all their rows.
+  constexpr int64_t kTiles = 16;
   const int64_t rows = round_up(call.L, kBlock) / kBlock, columns = round_up(call.S, kBlock) / kBlock;
   for_each_item(call.B * call.H * rows, call.worth_sharing(1), [&](int64_t item) {
-    const int64_t head = item / rows, block = item % rows, first = block * kBlock,
-                  last = std::min(first + kBlock, call.L);
-    std::vector<uint8_t> keep(static_cast<size_t>(columns * kBlock), 1);
-    std::vector<Seen> tiles(static_cast<size_t>(columns));
+    const int64_t head = item / rows, first = item % rows * kBlock, last = std::min(first + kBlock, call.L);
+    std::array<uint8_t, kTiles * kBlock> keep;
     OwnRows own(call, OwnRows::Along::Keys);
-    for (int64_t i = first; i < last; ++i) {
-      std::fill_n(keep.begin(), call.S, uint8_t{1});
-      own.mask({head / call.H, head % call.H, i, 0, 0, call.S}, keep.data());
-      for (int64_t c = 0; c < columns; ++c)
-        tiles[static_cast<size_t>(c)].add(keep.data() + c * kBlock, std::min(kBlock, call.S - c * kBlock));
+    for (int64_t c = 0; c < columns; c += kTiles) {
+      const int64_t from = c * kBlock, keys = std::min(kTiles * kBlock, call.S - from),
+                    whole = round_up(keys, kBlock);
+      std::array<Seen, kTiles> tiles;
+      for (int64_t i = first; i < last; ++i) {
+        std::memset(keep.data(), 1, static_cast<size_t>(keys));
+        own.mask({head / call.H, head % call.H, i, from, 0, keys}, keep.data());
+        // The last tile ends with copies of its last pair, which say nothing new.
+        std::fill(keep.begin() + keys, keep.begin() + whole, keep[static_cast<size_t>(keys - 1)]);
+        for (int64_t t = 0; t < whole / kBlock; ++t)
+          tiles[static_cast<size_t>(t)].add(&keep[static_cast<size_t>(t * kBlock)]);
+      }
+      for (int64_t t = 0; t < whole / kBlock; ++t)
+        classes[item * columns + c + t] = tiles[static_cast<size_t>(t)].kind();
     }
-    for (int64_t c = 0; c < columns; ++c) classes[item * columns + c] = tiles[static_cast<size_t>(c)].kind();
   });
 }
 

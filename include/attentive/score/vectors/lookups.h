@@ -47,7 +47,7 @@ inline void add_index(const I& i, const CapturedView& view, PairRow& row, int di
                 stride = view.strides[static_cast<size_t>(dimension)];
   if constexpr (kUniform<I>) {
     const int64_t n = number(i);
-    if (n >= 0 && n < size) {
+    if (n >= 0 && n < size) [[likely]] {
       to.base += n * stride;
       return;
     }
@@ -101,7 +101,7 @@ inline V look_up(const void* owner, PairRow& row, Offsets& at, const I&... indic
     int64_t base = 0;
     bool whole = true;
     (add_neighbours(indices, view, dimension++, base, whole), ...);
-    if (whole) {
+    if (whole) [[likely]] {
       at = {base, kAscents == 1 ? lanes() : kWidth - 1 - lanes()};
       const V found = load<V>(numbers + base);
       return kAscents == 1 ? found : reversed(found);

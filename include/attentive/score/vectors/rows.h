@@ -143,27 +143,20 @@ inline Int condition_of(const Result& result) {
   }
 }
 
-/// Hides pairs of the vector of columns that begins at c; only [lo, hi) are part of the row.
-inline void hide(uint8_t* __restrict keep, int64_t lo, int64_t hi, int64_t c, Int shown) {
-  if (c + kWidth <= hi && c >= lo) {
-    store(keep + c, (Byte)(load<Byte>(keep + c) & __builtin_convertvector(shown, Byte)));
-    return;
-  }
-  for (int64_t i = c < lo ? lo - c : 0; i < kWidth && c + i < hi; ++i) {
-    if (shown[static_cast<int>(i)] == 0) keep[c + i] = 0;
-  }
+inline void hide(uint8_t* __restrict keep, Int shown) {
+  store(keep, (Byte)(load<Byte>(keep) & __builtin_convertvector(shown, Byte)));
 }
 
-/// Hides the pairs of a row: of one query, or of one key.
+/// Hides the pairs of a row: of one query, or of one key. Columns beyond its range, whose vectors it pads,
+/// mean nothing.
 template <bool kAlongKeys, class F>
 inline void hide_pairs(const F& f, PairRow& row, uint8_t* __restrict keep) {
-  const int64_t lo = row.lo, hi = row.hi;
-  for (int64_t c = lo / kWidth * kWidth; c < hi; c += kWidth) {
+  for (int64_t c = row.lo / kWidth * kWidth; c < row.hi; c += kWidth) {
     row.column = c;
     if constexpr (kAlongKeys) {
-      hide(keep, lo, hi, c, condition_of(f(places_of_keys<false>(row))));
+      hide(keep + c, condition_of(f(places_of_keys<false>(row))));
     } else {
-      hide(keep, lo, hi, c, condition_of(f(places_of_queries<false>(row))));
+      hide(keep + c, condition_of(f(places_of_queries<false>(row))));
     }
   }
 }
