@@ -3,6 +3,7 @@
 
 #include <attentive/score/pair_functions.h>
 #include <attentive/score/tensors.h>
+#include <attentive/score/tiles.h>
 
 namespace attentive::detail {
 
@@ -26,6 +27,10 @@ void PairFunction::evaluate() const {
 const std::vector<std::shared_ptr<const CapturedTensor>>& PairFunction::captured() const {
   evaluate();
   return captured_;
+}
+
+TileMask PairFunction::mask_of_tile(const TilePairs&) const {
+  return {};
 }
 
 bool PairFunction::by_batch() const {

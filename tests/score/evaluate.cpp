@@ -1,6 +1,10 @@
 #include "score/evaluate.h"
 
+#include <algorithm>
 #include <stdexcept>
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
 
 #include "core/cpu_features.h"
 
@@ -12,13 +16,12 @@ std::vector<detail::CapturedView> views_of(const detail::PairFunction& function,
   std::vector<detail::CapturedView> views;
   for (const auto& captured : function.captured()) {
     const auto& tensor = captured->tensor;
-    if (tensor.dim() != 1 || !tensor.is_contiguous() ||
-        tensor.scalar_type() != (captured->indices ? at::kInt : at::kFloat)) {
-      throw std::logic_error("a test captures float32 or int32 in one dimension");
-    }
-    detail::CapturedView view{.owner = captured.get(), .numbers = tensor.const_data_ptr(), .rank = 1};
-    view.sizes[0] = tensor.size(0);
-    view.strides[0] = 1;
+    if (tensor.scalar_type() != (captured->indices ? at::kInt : at::kFloat))
+      throw std::logic_error("a test captures float32 or int32");
+    detail::CapturedView view{
+        .owner = captured.get(), .numbers = tensor.const_data_ptr(), .rank = static_cast<int>(tensor.dim())};
+    std::copy(tensor.sizes().begin(), tensor.sizes().end(), view.sizes.begin());
+    std::copy(tensor.strides().begin(), tensor.strides().end(), view.strides.begin());
     view.gradient = captured->indices ? nullptr : gradient;
     views.push_back(view);
   }
@@ -93,6 +96,34 @@ std::vector<int64_t> hidden_columns(const MaskMod& mask, detail::VectorSet set, 
     if (keep[static_cast<size_t>(c)] == 0) hidden.push_back(c);
   }
   return hidden;
+}
+
+namespace {
+constexpr int64_t kTileQueries = 500, kTileKeys = 600;
+}  // namespace
+
+TileReading read_tile(const MaskMod& mask, const TilePlace& place) {
+  const auto& function = *mask.function();
+  const auto views = views_of(function);
+  detail::TileEvaluation tile{.captured = views.data()};
+  const auto range = [&](int64_t lo, int64_t hi) { return detail::TileIndex(lo, hi - 1, &tile); };
+  const auto number = [&](int64_t n) { return range(n, n + 1); };
+  const auto said = function.mask_of_tile(
+      {number(place.batch), number(place.head), range(place.queries.lo, place.queries.hi),
+       range(place.keys.lo, place.keys.hi), number(kTileQueries), number(kTileKeys)});
+  return {said, tile.faulty};
+}
+
+at::Tensor read_pairs(const MaskMod& mask, const TilePlace& place) {
+  const detail::TensorEvaluation evaluation{.numbers = at::TensorOptions().dtype(at::kDouble)};
+  const auto index = [&](const at::Tensor& indices) { return detail::TensorIndex(indices, &evaluation); };
+  const auto number = [&](int64_t n) { return index(at::full({1, 1, 1, 1}, n, at::kLong)); };
+  const auto queries = at::arange(place.queries.lo, place.queries.hi),
+             keys = at::arange(place.keys.lo, place.keys.hi);
+  const auto shown =
+      mask.function()->mask({number(place.batch), number(place.head), index(queries.view({1, 1, -1, 1})),
+                             index(keys.view({1, 1, 1, -1})), number(kTileQueries), number(kTileKeys)});
+  return shown.pairs.expand({1, 1, queries.numel(), keys.numel()})[0][0];
 }
 
 }  // namespace attentive::test

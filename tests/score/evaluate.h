@@ -39,4 +39,21 @@ struct RowPlace {
 std::vector<int64_t> hidden_columns(const MaskMod& mask, detail::VectorSet set, const RowPlace& place,
                                     int64_t count);
 
+/// A tile of pairs: of all queries and keys in two ranges.
+struct TilePlace {
+  int64_t batch = 0, head = 0;
+  detail::PairRange queries, keys;
+};
+
+/// What a mask function says of a tile of a call with 500 queries and 600 keys, and whether it says that an
+/// index may be at fault.
+struct TileReading {
+  detail::TileMask mask;
+  bool faulty;
+};
+TileReading read_tile(const MaskMod& mask, const TilePlace& place);
+
+/// What the definition says of the pairs of that tile, bool (queries, keys).
+at::Tensor read_pairs(const MaskMod& mask, const TilePlace& place);
+
 }  // namespace attentive::test

@@ -12,9 +12,6 @@
 namespace attentive::test {
 namespace {
 
-// A weight below this number, or a product with one, may be 0 in float32.
-constexpr double kMayUnderflow = 1e-30;
-
 at::Tensor as_double(const at::Tensor& tensor, at::IntArrayRef sizes) {
   return tensor.defined() ? tensor.detach().to(at::kCPU, at::kDouble).resolve_neg().expand(sizes).contiguous()
                           : tensor;
@@ -32,7 +29,7 @@ double survivor_factor(const AttentionOptions& options) {
 
 // The scores and weights of one query.
 struct Row {
-  std::vector<double> score, slope_of_cap, weight;
+  std::vector<double> score, slope_of_cap, cap_terms, weight;
   std::vector<bool> seen;
   double sink_weight = 0.0, logsumexp = -kInfinity, score_terms = 1.0;
   bool empty = true, absorbed = false;
@@ -42,7 +39,9 @@ class Naive {
  public:
   Naive(const NaiveCall& call, const NaiveDirections& directions, HiddenPairs hidden)
       : options_(call.options),
+        may_underflow_(call.may_underflow),
         hidden_(hidden),
+        float64_(call.q.scalar_type() == at::kDouble),
         B(call.q.size(0)),
         H(call.q.size(1)),
         L(call.q.size(2)),
@@ -112,6 +111,7 @@ class Naive {
     Row r;
     r.score.assign(S, -kInfinity);
     r.slope_of_cap.assign(S, 1.0);
+    r.cap_terms.assign(S, 1.0);
     r.weight.assign(S, 0.0);
     r.seen.assign(S, false);
     const double* q = data(q_) + ((b * H + h) * L + i) * D;
@@ -130,6 +130,8 @@ class Naive {
         const double t = std::tanh(s / *options_.softcap);
         s = *options_.softcap * t;
         r.slope_of_cap[j] = 1 - t * t;
+        // Autograd forms this difference in the call's type; beside float64's tolerance its rounding is seen.
+        r.cap_terms[j] = float64_ ? 1 + t * t : r.slope_of_cap[j];
       }
       if (bias_.defined()) s += data(bias_)[place];
       if (slopes_.defined()) s -= data(slopes_)[b * H + h] * static_cast<double>(std::abs(i + S - L - j));
@@ -204,7 +206,7 @@ class Naive {
       part[j] = lax || (r.seen[j] && !r.absorbed && weighs);
       if (!part[j]) continue;
       weight[j] = r.weight[j];
-      if (lax && (!r.seen[j] || r.weight[j] < kMayUnderflow) && !std::isnan(r.weight[j])) weight[j] = 0.0;
+      if (lax && (!r.seen[j] || r.weight[j] < may_underflow_) && !std::isnan(r.weight[j])) weight[j] = 0.0;
       if (survivors_.defined()) kept[j] = data(survivors_)[place];
       kept[j] *= factor;
       const bool dropped = kept[j] == 0.0 && !lax;  // even if the weight or the value is not finite
@@ -243,9 +245,8 @@ class Naive {
       const auto distance = static_cast<double>(std::abs(i + S - L - j));
       both(g.bias, terms.bias, query * S + j, of_score, extent);
       both(g.slopes, terms.slopes, b * H + h, -of_score * distance, extent * distance);
-      const double factor_of_product = r.slope_of_cap[j] * scale_;
-      const double of_product = of_score * factor_of_product;
-      const double product_extent = extent * std::abs(factor_of_product);
+      const double of_product = of_score * r.slope_of_cap[j] * scale_;
+      const double product_extent = extent * std::abs(r.cap_terms[j] * scale_);
       const double *q = data(q_) + query * D, *k = data(k_) + (keys + j) * D;
       // The key of a dropped pair whose gradient is 0 need not be finite. The terms of that 0 still count
       // elsewhere: if they cancel here, they are rounded in the kernel.
@@ -259,7 +260,9 @@ class Naive {
   }
 
   AttentionOptions options_;
+  double may_underflow_;
   HiddenPairs hidden_;
+  bool float64_;
   int64_t B, H, L, D, Hkv, S, Dv;
   double scale_;
   at::Tensor q_, k_, v_, keep_, bias_, slopes_, sinks_, survivors_;

@@ -14,6 +14,8 @@ struct NaiveCall {
   at::Tensor slopes;     ///< (H) or (B, H)
   at::Tensor sinks;      ///< (H)
   at::Tensor survivors;  ///< bool (B, H, L, S): the weights that dropout keeps
+  /// A weight below this number, or a product with one, may be 0 in the type in which it is held: float32.
+  double may_underflow = 1e-30;
 };
 
 AttentionResult naive_attention(const NaiveCall& call);
@@ -42,7 +44,7 @@ struct NaiveResults {
 
 /// A weight of 0 times NaN or Inf is NaN to an implementation that multiplies it, and 0 to one that skips it.
 ///   Skipped     a pair that is hidden or dropped, or whose score is -inf, contributes nothing
-///   Multiplied  it contributes with a weight of 0, as a pair does whose weight underflows in float32. Keys
+///   Multiplied  it contributes with a weight of 0, as a pair does whose weight underflows. Keys
 ///               that no query of their head sees are not read, but their gradients sum such products.
 /// With a sink of +inf, a row whose scores hold NaN or +inf is 0 for Skipped and NaN for Multiplied. The
 /// logsumexp of a row that holds NaN and +inf is NaN for Skipped and +inf for Multiplied. If the two give

@@ -124,6 +124,20 @@ struct CapturedTensor {
 struct TensorScore;
 struct TensorMask;
 struct TensorPairs;
+struct TileMask;
+struct TilePairs;
+
+template <class>
+inline constexpr bool kNoBool = false;
+/// What a condition per pair says where it is taken for one bool.
+template <class T>
+bool no_bool() {
+  static_assert(
+      kNoBool<T>,
+      "a condition of a score differs from pair to pair: write where(condition, yes, no) in place of "
+      "if and ?:, and & | ! in place of && || not");
+  return false;
+}
 
 /// A function of pairs. It is const and pure, and several threads call it.
 class PairFunction {
@@ -134,6 +148,8 @@ class PairFunction {
 
   virtual TensorScore score(const TensorScore& s, const TensorPairs& at) const = 0;
   virtual TensorMask mask(const TensorPairs& at) const = 0;
+  /// What a mask says of a whole tile; nothing unless it is overridden.
+  virtual TileMask mask_of_tile(const TilePairs& at) const;
   virtual const void* function() const = 0;
   virtual const PairFunctionCode& code(VectorSet set) const = 0;
 

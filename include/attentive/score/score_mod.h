@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <attentive/score/tensors.h>
+#include <attentive/score/tiles.h>
 #include <attentive/score/vectors/every_set.h>
 
 namespace attentive {
@@ -13,7 +14,8 @@ namespace attentive {
 namespace detail {
 /// An integer, an index of `at`, or `at`; of vectors, an index knows its row.
 template <class I>
-concept LookupArgument = std::integral<I> || std::same_as<I, TensorIndex> || requires(const I& i) {
+concept LookupArgument = std::integral<I> || std::same_as<I, TensorIndex> || std::same_as<I, TileIndex> ||
+    requires(const I& i) {
   i.row;
 } || requires(const I& i) {
   i.batch;
@@ -22,6 +24,12 @@ concept LookupArgument = std::integral<I> || std::same_as<I, TensorIndex> || req
 template <class... I>
 inline constexpr bool kLookup = (LookupArgument<I> && ...) && (0 + ... + !std::is_arithmetic_v<I>) > 0 &&
                                 sizeof...(I) <= kMostIndices + ((0 + ... + !std::is_arithmetic_v<I>) == 1);
+
+/// What reads a lookup with these arguments.
+template <class... I>
+inline constexpr bool kOfTensors = ((std::same_as<I, TensorIndex> || std::same_as<I, TensorPairs>) || ...);
+template <class... I>
+inline constexpr bool kOfTile = ((std::same_as<I, TileIndex> || std::same_as<I, TilePairs>) || ...);
 }  // namespace detail
 
 /// A tensor inside a score or mask function, read by one to four indices. `captured` makes it.
@@ -40,9 +48,10 @@ class Captured {
         "is of `at`, or `at` itself before integers: table(at.head, 0), table(at, 3), scale(at)");
     if constexpr (!detail::kLookup<I...>) {
       return 0;  // so that there is one error
-    } else if constexpr ((std::is_same_v<I, detail::TensorIndex> || ...) ||
-                         (std::is_same_v<I, detail::TensorPairs> || ...)) {
+    } else if constexpr (detail::kOfTensors<I...>) {
       return look_up_numbers(tensor_, detail::TensorArguments(indices...));
+    } else if constexpr (detail::kOfTile<I...>) {
+      return look_up_numbers(tensor_.get(), detail::TileArguments(indices...));
     } else {
       return look_up_numbers(static_cast<const void*>(tensor_.get()), indices...);
     }
@@ -67,9 +76,10 @@ class CapturedIndices {
         "is of `at`, or `at` itself before integers: table(at.head, 0), table(at, 3), scale(at)");
     if constexpr (!detail::kLookup<I...>) {
       return 0;  // so that there is one error
-    } else if constexpr ((std::is_same_v<I, detail::TensorIndex> || ...) ||
-                         (std::is_same_v<I, detail::TensorPairs> || ...)) {
+    } else if constexpr (detail::kOfTensors<I...>) {
       return look_up_indices(tensor_, detail::TensorArguments(indices...));
+    } else if constexpr (detail::kOfTile<I...>) {
+      return look_up_indices(tensor_.get(), detail::TileArguments(indices...));
     } else {
       return look_up_indices(static_cast<const void*>(tensor_.get()), indices...);
     }
@@ -125,6 +135,7 @@ class MaskFunction final : public PairFunction {
 
   TensorScore score(const TensorScore& s, const TensorPairs&) const override { return s; }
   TensorMask mask(const TensorPairs& at) const override { return mask_of(function_(at)); }
+  TileMask mask_of_tile(const TilePairs& at) const override { return tile_mask_of(function_(at)); }
   const void* function() const override { return &function_; }
   const PairFunctionCode& code(VectorSet set) const override {
     static constexpr auto kCode = every_code<F, true>();

@@ -27,22 +27,13 @@ struct TensorEvaluation {
   std::vector<std::pair<const CapturedTensor*, at::Tensor>> replaced = {};
 };
 
-template <class>
-inline constexpr bool kNoBool = false;
-
 /// A condition per pair.
 struct TensorMask {
   at::Tensor pairs;
 
   template <class T>
   requires std::same_as<T, bool>
-  operator T() const {
-    static_assert(kNoBool<T>,
-                  "a condition of a score differs from pair to pair: write where(condition, yes, no) in "
-                  "place of if and ?:, "
-                  "and & | ! in place of && || not");
-    return false;
-  }
+  operator T() const { return no_bool<T>(); }
 };
 
 /// An index per pair: int64, broadcasts to (B, H, L, S).

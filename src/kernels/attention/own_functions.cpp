@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include <c10/util/Exception.h>
 
 #include <attentive/score/tensors.h>
+#include <attentive/score/tiles.h>
 
 #include "kernels/simd/threads.h"
 
@@ -172,30 +174,60 @@ class Seen {
   bool shown_ = false, hidden_ = false;
 };
 
+// The class of the tile of these queries and keys of a head, if the mask tells it without the pairs.
+std::optional<uint8_t> class_of_tile(const CpuArguments& call, const detail::PairFunction& mask, int64_t head,
+                                     const detail::PairRange& queries, const detail::PairRange& keys) {
+  detail::TileEvaluation tile{.captured = call.own.captured};
+  const auto number = [&](int64_t n) { return detail::TileIndex(n, n, &tile); };
+  const auto query = [&](int64_t i) { return call.key_offset + call.band.position(i); };
+  const auto said = mask.mask_of_tile({number(head / call.H + call.batch_offset),
+                                       number(head % call.H + call.head_offset),
+                                       {query(queries.lo), query(queries.hi - 1), &tile},
+                                       {call.key_offset + keys.lo, call.key_offset + keys.hi - 1, &tile},
+                                       number(call.whole_queries ? call.whole_queries : call.L),
+                                       number(call.whole_keys ? call.whole_keys : call.S)});
+  using detail::BlockClasses;
+  if (tile.faulty || said.may_hold == said.may_fail) return std::nullopt;
+  return said.may_hold ? BlockClasses::Full : BlockClasses::Empty;
+}
+
 }  // namespace
 
-void classify_blocks(const CpuArguments& call, uint8_t* classes) {
+void classify_blocks(const CpuArguments& call, const detail::PairFunction& mask, uint8_t* classes) {
   // A few tiles at a time, so that what a function reads per key stays in the first cache for all their rows.
   constexpr int64_t kTiles = 16;
   const int64_t rows = round_up(call.L, kBlock) / kBlock, columns = round_up(call.S, kBlock) / kBlock;
   for_each_item(call.B * call.H * rows, call.worth_sharing(1), [&](int64_t item) {
     const int64_t head = item / rows, first = item % rows * kBlock, last = std::min(first + kBlock, call.L);
+    const auto keys_from = [&](int64_t tile) { return std::min(tile * kBlock, call.S); };
     std::array<uint8_t, kTiles * kBlock> keep;
     OwnRows own(call, OwnRows::Along::Keys);
-    for (int64_t c = 0; c < columns; c += kTiles) {
-      const int64_t from = c * kBlock, keys = std::min(kTiles * kBlock, call.S - from),
-                    whole = round_up(keys, kBlock);
+    uint8_t* const of_row = classes + item * columns;
+    // Asks the pairs of the tiles [begin, end).
+    const auto ask_pairs = [&](int64_t begin, int64_t end) {
+      const int64_t from = begin * kBlock, keys = keys_from(end) - from, whole = (end - begin) * kBlock;
       std::array<Seen, kTiles> tiles;
       for (int64_t i = first; i < last; ++i) {
         std::memset(keep.data(), 1, static_cast<size_t>(keys));
         own.mask({head / call.H, head % call.H, i, from, 0, keys}, keep.data());
         // The last tile ends with copies of its last pair, which say nothing new.
         std::fill(keep.begin() + keys, keep.begin() + whole, keep[static_cast<size_t>(keys - 1)]);
-        for (int64_t t = 0; t < whole / kBlock; ++t)
+        for (int64_t t = 0; t < end - begin; ++t)
           tiles[static_cast<size_t>(t)].add(&keep[static_cast<size_t>(t * kBlock)]);
       }
-      for (int64_t t = 0; t < whole / kBlock; ++t)
-        classes[item * columns + c + t] = tiles[static_cast<size_t>(t)].kind();
+      for (int64_t t = begin; t < end; ++t) of_row[t] = tiles[static_cast<size_t>(t - begin)].kind();
+    };
+    int64_t open = 0;  // the tiles [open, t) are not classified yet
+    for (int64_t t = 0; t < columns; ++t) {
+      const auto known = class_of_tile(call, mask, head, {first, last}, {keys_from(t), keys_from(t + 1)});
+      if (known) {
+        if (open < t) ask_pairs(open, t);
+        of_row[t] = *known;
+        open = t + 1;
+      } else if (t + 1 - open == kTiles || t + 1 == columns) {
+        ask_pairs(open, t + 1);
+        open = t + 1;
+      }
     }
   });
 }

@@ -63,9 +63,9 @@ class OwnRows {
   detail::PairRow& pairs_ = strip_.row;  ///< the row at work
 };
 
-/// Writes the class of each tile of the mask, (B, H, blocks of queries, blocks of keys): of all its pairs in
-/// range, whatever else hides them.
-void classify_blocks(const CpuArguments& call, uint8_t* classes);
+/// Writes the class of each tile of the call's mask, which is `mask`, (B, H, blocks of queries, blocks of
+/// keys): of all its pairs in range, whatever else hides them.
+void classify_blocks(const CpuArguments& call, const detail::PairFunction& mask, uint8_t* classes);
 
 /// The code of a function for the instruction set of this process.
 const detail::PairFunctionCode& code_here(const detail::PairFunction& function);

@@ -134,7 +134,7 @@ std::shared_ptr<const attentive::detail::BlockClasses> classify(const Problem& p
   Scalars scalars{result->batch, result->heads, result->heads, result->queries, result->keys, 1, 1,
                   problem.band};
   take_places(problem, scalars);
-  cpu::classify_blocks(call_of(scalars, {}, at::kFloat, functions),
+  cpu::classify_blocks(call_of(scalars, {}, at::kFloat, functions), mask,
                        result->classes.mutable_data_ptr<uint8_t>());
   return result;
 }

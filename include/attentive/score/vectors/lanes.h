@@ -12,9 +12,6 @@
 
 ATTENTIVE_SIMD_BEGIN
 
-template <class>
-inline constexpr bool kNever = false;
-
 /// A number per pair.
 struct Lanes {
   float x[kWidth];
@@ -31,13 +28,7 @@ struct LaneMask {
 
   template <class T>
   requires std::same_as<T, bool>
-  operator T() const {
-    static_assert(kNever<T>,
-                  "a condition of a score differs from pair to pair: write where(condition, yes, no) in "
-                  "place of if and ?:, "
-                  "and & | ! in place of && || not");
-    return false;
-  }
+  operator T() const { return detail::no_bool<T>(); }
 };
 
 inline Vec vec(const Lanes& a) {

@@ -1,0 +1,196 @@
+#pragma once
+
+// What a mask function says of all pairs of a tile at once: its indices are ranges. A range may be wider than
+// what the pairs have, so that a condition may remain open; then the pairs decide.
+
+#include <array>
+#include <concepts>
+#include <cstdint>
+#include <type_traits>
+
+#include <attentive/score/pair_functions.h>
+
+namespace attentive::detail {
+
+/// The part of an evaluation over a tile that its operands do not hold.
+struct TileEvaluation {
+  const CapturedView* captured = nullptr;
+  /// out: an index may be beyond a captured tensor, or divided by 0, so that the pairs decide.
+  bool faulty = false;
+};
+
+/// A condition: whether it may be true for some pairs, and false for some.
+struct TileMask {
+  bool may_hold = true, may_fail = true;
+
+  template <class T>
+  requires std::same_as<T, bool>
+  operator T() const { return no_bool<T>(); }
+};
+
+/// An index of each pair, in [least, most].
+struct TileIndex {
+  int64_t least, most;
+  TileEvaluation* tile = nullptr;  ///< null: a number of the function itself
+
+  TileIndex(int64_t from, int64_t to, TileEvaluation* by) : least(from), most(to), tile(by) {}
+  TileIndex(std::integral auto number)  // NOLINT(google-explicit-constructor)
+      : TileIndex(static_cast<int64_t>(number), static_cast<int64_t>(number), nullptr) {}
+};
+
+/// A number per pair, of which nothing is known.
+struct TileNumber {
+  TileNumber() = default;
+  TileNumber(double) {}            // NOLINT(google-explicit-constructor)
+  TileNumber(const TileIndex&) {}  // NOLINT(google-explicit-constructor)
+};
+
+/// The places of the pairs of a tile.
+struct TilePairs {
+  TileIndex batch, head, query, key, queries, keys;
+};
+
+TileMask operator&(const TileMask& a, const TileMask& b);
+TileMask operator|(const TileMask& a, const TileMask& b);
+TileMask operator^(const TileMask& a, const TileMask& b);
+TileMask operator!(const TileMask& a);
+
+TileIndex operator+(const TileIndex& a, const TileIndex& b);
+TileIndex operator-(const TileIndex& a, const TileIndex& b);
+TileIndex operator*(const TileIndex& a, const TileIndex& b);
+TileIndex operator/(const TileIndex& a, const TileIndex& b);
+TileIndex operator%(const TileIndex& a, const TileIndex& b);
+TileIndex operator-(const TileIndex& a);
+TileIndex operator+(const TileIndex& a);
+TileMask operator<(const TileIndex& a, const TileIndex& b);
+TileMask operator<=(const TileIndex& a, const TileIndex& b);
+TileMask operator>(const TileIndex& a, const TileIndex& b);
+TileMask operator>=(const TileIndex& a, const TileIndex& b);
+TileMask operator==(const TileIndex& a, const TileIndex& b);
+TileMask operator!=(const TileIndex& a, const TileIndex& b);
+TileIndex abs(const TileIndex& a);
+TileIndex min(const TileIndex& a, const TileIndex& b);
+TileIndex max(const TileIndex& a, const TileIndex& b);
+TileIndex floor(const TileIndex& a);
+TileIndex where(const TileMask& condition, const TileIndex& yes, const TileIndex& no);
+
+// What is calculated with numbers is not known either.
+inline TileNumber operator+(const TileNumber&, const TileNumber&) {
+  return {};
+}
+inline TileNumber operator-(const TileNumber&, const TileNumber&) {
+  return {};
+}
+inline TileNumber operator*(const TileNumber&, const TileNumber&) {
+  return {};
+}
+inline TileNumber operator/(const TileNumber&, const TileNumber&) {
+  return {};
+}
+inline TileNumber operator-(const TileNumber&) {
+  return {};
+}
+inline TileNumber operator+(const TileNumber&) {
+  return {};
+}
+inline TileMask operator<(const TileNumber&, const TileNumber&) {
+  return {};
+}
+inline TileMask operator<=(const TileNumber&, const TileNumber&) {
+  return {};
+}
+inline TileMask operator>(const TileNumber&, const TileNumber&) {
+  return {};
+}
+inline TileMask operator>=(const TileNumber&, const TileNumber&) {
+  return {};
+}
+inline TileMask operator==(const TileNumber&, const TileNumber&) {
+  return {};
+}
+inline TileMask operator!=(const TileNumber&, const TileNumber&) {
+  return {};
+}
+inline TileNumber exp(const TileNumber&) {
+  return {};
+}
+inline TileNumber log(const TileNumber&) {
+  return {};
+}
+inline TileNumber tanh(const TileNumber&) {
+  return {};
+}
+inline TileNumber sqrt(const TileNumber&) {
+  return {};
+}
+inline TileNumber rsqrt(const TileNumber&) {
+  return {};
+}
+inline TileNumber abs(const TileNumber&) {
+  return {};
+}
+inline TileNumber sigmoid(const TileNumber&) {
+  return {};
+}
+inline TileNumber softplus(const TileNumber&) {
+  return {};
+}
+inline TileNumber sin(const TileNumber&) {
+  return {};
+}
+inline TileNumber cos(const TileNumber&) {
+  return {};
+}
+inline TileNumber floor(const TileNumber&) {
+  return {};
+}
+inline TileNumber pow(const TileNumber&, const TileNumber&) {
+  return {};
+}
+inline TileNumber min(const TileNumber&, const TileNumber&) {
+  return {};
+}
+inline TileNumber max(const TileNumber&, const TileNumber&) {
+  return {};
+}
+inline TileNumber where(const TileMask&, const TileNumber&, const TileNumber&) {
+  return {};
+}
+template <class A, class B>
+requires std::is_arithmetic_v<A> && std::is_arithmetic_v<B> TileNumber where(const TileMask&, A, B) {
+  return {};
+}
+
+/// The arguments of a lookup: indices and integers, or `at` and then integers.
+struct TileArguments {
+  TileEvaluation* tile = nullptr;
+  std::array<int64_t, kMostIndices> least = {}, most = {};
+  int count = 0;
+
+  template <class... I>
+  explicit TileArguments(const I&... given) {
+    (add(given), ...);
+  }
+
+ private:
+  void add(const TilePairs& at) { tile = at.batch.tile; }
+  void add(const TileIndex& index) {
+    if (index.tile) tile = index.tile;
+    least[static_cast<size_t>(count)] = index.least;
+    most[static_cast<size_t>(count++)] = index.most;
+  }
+};
+
+/// The numbers of a captured tensor at these indices; `faulty` says that an index may be beyond it.
+TileNumber look_up_numbers(const void* owner, const TileArguments& at);
+TileIndex look_up_indices(const void* owner, const TileArguments& at);
+
+/// The condition that a function returned.
+inline TileMask tile_mask_of(const TileMask& result) {
+  return result;
+}
+inline TileMask tile_mask_of(bool result) {
+  return {result, !result};
+}
+
+}  // namespace attentive::detail
