@@ -86,6 +86,12 @@ MaskMod causal_mask() {
   return mask_mod([](auto at) { return at.query >= at.key; }, "causal");
 }
 
+// The mask of a condition that ranges of indices leave open, so that each tile is read pair by pair.
+template <class Condition>
+MaskMod pair_by_pair(const Condition& condition) {
+  return mask_mod([=](auto at) { return where(condition(at), 1.0f, 0.0f) > 0.5f; });
+}
+
 // Two documents of whole tiles: 256 and 128 tokens.
 MaskMod two_documents() {
   const auto documents = at::zeros({384}, at::kLong);
@@ -133,10 +139,17 @@ TEST_CASE("tiles of known masks are counted", "[block_mask]") {
   CHECK(counts(BlockMask::kept(mask_mod([](auto) { return true; }), 3, 2, 200, 333)) ==
         "6 tiles, 0 empty, 6 full");
   // One hidden pair, or one visible pair, in the last row and column.
-  const auto last = mask_mod([](auto at) { return (at.query == 332) & (at.key == 332); });
-  CHECK(counts(BlockMask::kept(last, 1, 1, 200, 333)) == "6 tiles, 5 empty, 0 full");
-  const auto others = mask_mod([](auto at) { return (at.query != 332) | (at.key != 332); });
-  CHECK(counts(BlockMask::kept(others, 1, 1, 200, 333)) == "6 tiles, 0 empty, 5 full");
+  const auto last = [](auto at) { return (at.query == 332) & (at.key == 332); };
+  const auto others = [](auto at) { return (at.query != 332) | (at.key != 332); };
+  for (const auto& mask : {mask_mod(last), pair_by_pair(last)})
+    CHECK(counts(BlockMask::kept(mask, 1, 1, 200, 333)) == "6 tiles, 5 empty, 0 full");
+  for (const auto& mask : {mask_mod(others), pair_by_pair(others)})
+    CHECK(counts(BlockMask::kept(mask, 1, 1, 200, 333)) == "6 tiles, 0 empty, 5 full");
+  const auto causal = pair_by_pair([](auto at) { return at.query >= at.key; });
+  CHECK(counts(BlockMask::kept(causal, 1, 1, 300, 300)) == "9 tiles, 3 empty, 3 full");
+  CHECK(counts(BlockMask::kept(causal, 1, 1, 384, 128)) == "3 tiles, 2 empty, 0 full");
+  const auto first_query = pair_by_pair([](auto at) { return at.query == 133; });
+  CHECK(counts(BlockMask::kept(first_query, 1, 1, 200, 333)) == "6 tiles, 3 empty, 0 full");
   CHECK(counts(BlockMask(causal_mask())) == "0 tiles, 0 empty, 0 full");
   CHECK(counts(BlockMask()) == "0 tiles, 0 empty, 0 full");
 }
@@ -180,8 +193,10 @@ TEST_CASE("the tiles of long rows are those of their pairs", "[block_mask]") {
   INFO("L " << L << ", S " << S);
   const auto documents = at::arange(S).div(170, "floor"), j = at::arange(S);
   const auto document = captured_indices(documents);
-  const auto mask =
-      mask_mod([=](auto at) { return (document(at.query) == document(at.key)) | (at.key == at.keys - 1); });
+  const auto shown = [=](auto at) {
+    return (document(at.query) == document(at.key)) | (at.key == at.keys - 1);
+  };
+  const auto mask = GENERATE(false, true) ? mask_mod(shown) : pair_by_pair(shown);
   const auto keep = documents.slice(0, S - L).unsqueeze(1).eq(documents) | j.eq(S - 1);
   const auto classes = BlockMask::kept(mask, 1, 1, L, S).classes()->classes;
   int64_t wrong = 0, tiles = 0;

@@ -200,7 +200,8 @@ ScoreMod score_mod(F function, std::string name = "score_mod") {
 ///   auto y = attention(q, k, v, {}, {.block_mask = mask}).output;
 ///
 /// It takes part as `Mask::keep` does, without a tensor of pairs. The lambda has the operations and the rules
-/// of `score_mod`.
+/// of `score_mod`. It is also evaluated for whole tiles, with ranges of indices: a tile whose pairs are all
+/// shown, or all hidden, is recognised without them where the ranges tell.
 template <class F>
 MaskMod mask_mod(F function, std::string name = "mask_mod") {
   constexpr bool kTakes = std::is_invocable_v<const F&, const detail::TensorPairs&>;
