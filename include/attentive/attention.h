@@ -64,4 +64,5 @@
 #include <attentive/score/pair_functions.h>
 #include <attentive/score/score_mod.h>
 #include <attentive/score/tensors.h>
+#include <attentive/score/tiles.h>
 #include <attentive/version.h>

@@ -174,7 +174,7 @@ TileIndex look_up_indices(const void* owner, const TileArguments& at) {
   if (!view) return anything(at.tile);
   int64_t count = 1;
   for (size_t d = 0; d < static_cast<size_t>(view->rank); ++d) count *= at.most[d] - at.least[d] + 1;
-  // Of many more numbers than a tile has rows, a reading costs as much as the pairs, which then decide.
+  // Reading many more numbers than a tile has rows costs as much as the pairs, which then decide.
   constexpr int64_t kMostNumbers = BlockClasses::kSize * 8;
   if (count > kMostNumbers) return anything(at.tile);
   TileIndex result(kMost, kLeast, at.tile);

@@ -45,15 +45,15 @@ struct TilePlace {
   detail::PairRange queries, keys;
 };
 
-/// What a mask function says of a tile of a call with 500 queries and 600 keys, and whether it says that an
-/// index may be at fault.
+/// The conditions that a mask function may have in a tile of a call with 500 queries and 600 keys, and
+/// whether an index may be at fault.
 struct TileReading {
   detail::TileMask mask;
   bool faulty;
 };
 TileReading read_tile(const MaskMod& mask, const TilePlace& place);
 
-/// What the definition says of the pairs of that tile, bool (queries, keys).
+/// The pairs of that tile by the definition, bool (queries, keys).
 at::Tensor read_pairs(const MaskMod& mask, const TilePlace& place);
 
 }  // namespace attentive::test

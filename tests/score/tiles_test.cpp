@@ -1,4 +1,4 @@
-// What mask functions say of whole tiles, against the definition on each pair.
+// Mask functions evaluated for whole tiles, against the definition on each pair.
 
 #include <atomic>
 #include <concepts>

@@ -129,7 +129,7 @@ struct TilePairs;
 
 template <class>
 inline constexpr bool kNoBool = false;
-/// What a condition per pair says where it is taken for one bool.
+/// Refuses a condition per pair where one bool is wanted.
 template <class T>
 bool no_bool() {
   static_assert(
@@ -148,7 +148,7 @@ class PairFunction {
 
   virtual TensorScore score(const TensorScore& s, const TensorPairs& at) const = 0;
   virtual TensorMask mask(const TensorPairs& at) const = 0;
-  /// What a mask says of a whole tile; nothing unless it is overridden.
+  /// Evaluates a mask for a whole tile; unless it is overridden, the pairs have to decide.
   virtual TileMask mask_of_tile(const TilePairs& at) const;
   virtual const void* function() const = 0;
   virtual const PairFunctionCode& code(VectorSet set) const = 0;

@@ -25,7 +25,7 @@ template <class... I>
 inline constexpr bool kLookup = (LookupArgument<I> && ...) && (0 + ... + !std::is_arithmetic_v<I>) > 0 &&
                                 sizeof...(I) <= kMostIndices + ((0 + ... + !std::is_arithmetic_v<I>) == 1);
 
-/// What reads a lookup with these arguments.
+/// Whether a lookup with these arguments belongs to the reading over tensors, or over a tile.
 template <class... I>
 inline constexpr bool kOfTensors = ((std::same_as<I, TensorIndex> || std::same_as<I, TensorPairs>) || ...);
 template <class... I>

@@ -1,7 +1,7 @@
 #pragma once
 
-// What a mask function says of all pairs of a tile at once: its indices are ranges. A range may be wider than
-// what the pairs have, so that a condition may remain open; then the pairs decide.
+// A mask function evaluated for all pairs of a tile at once: its indices are ranges. A range may be wider
+// than what the pairs have, so that a condition may remain open; then the pairs decide.
 
 #include <array>
 #include <concepts>
@@ -74,7 +74,7 @@ TileIndex max(const TileIndex& a, const TileIndex& b);
 TileIndex floor(const TileIndex& a);
 TileIndex where(const TileMask& condition, const TileIndex& yes, const TileIndex& no);
 
-// What is calculated with numbers is not known either.
+// Results of numbers are not known either.
 inline TileNumber operator+(const TileNumber&, const TileNumber&) {
   return {};
 }

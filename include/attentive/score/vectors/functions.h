@@ -72,19 +72,21 @@ inline Vec scaled(Vec p, Vec n) {
 #endif
 }
 
-/// e^x for x in [-104, 89], by e^x = 2^n e^r with |r| <= ln(2) / 2 and a minimax polynomial, whose relative
-/// error is 4e-9.
-inline Vec exp_in_range(Vec x) {
-  const Vec n = nearest(x * kLog2e);
-  const Vec r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+/// e^r for |r| <= ln(2) / 2 by a minimax polynomial, whose relative error is 4e-9.
+inline Vec exp_of_rest(Vec r) {
   Vec p = all(1.38637272e-3f);
   p = p * r + 8.36754218e-3f;
   p = p * r + 4.16672416e-2f;
   p = p * r + 1.66665331e-1f;
   p = p * r + 0.5f;
   p = p * r + 1.0f;
-  p = p * r + 1.0f;
-  return scaled(p, n);
+  return p * r + 1.0f;
+}
+
+/// e^x for x in [-104, 89], by e^x = 2^n e^r.
+inline Vec exp_in_range(Vec x) {
+  const Vec n = nearest(x * kLog2e);
+  return scaled(exp_of_rest((x - n * 0.693359375f) + n * 2.12194440e-4f), n);
 }
 
 /// `y`, or NaN if `x` is NaN: with -ffast-math, a compiler may assume that neither is.
@@ -150,16 +152,21 @@ inline Vec exp_of_negative(Vec x) {
   const auto power = (Vec)_mm512_maskz_permutexvar_ps(kEveryLane, (__m512i)sum, (__m512)load<Vec>(kPowers));
   return scaled(power + power * (r * (1.0f + r * (0.5f + r * (1.0f / 6.0f)))), n);
 }
+#else
+/// e^-x for x in [-88, 88], by e^-x = 2^n e^r; 0 for n = -127.
+inline Vec exp_of_negative(Vec x) {
+  // Adding this number to n leaves n, plus the bias of an exponent, in the lowest bits of the sum.
+  const Vec magic = all(12582912.0f + 127.0f);
+  const Vec sum = rounded(x * -kLog2e + magic), n = sum - magic;
+  const Vec r = n * 2.12194440e-4f - (x + n * 0.693359375f);
+  return exp_of_rest(r) * (Vec)((Int)sum << 23);
+}
 #endif
 
 /// 1 / (1 + e^-x); 0 where that is smaller than any normal number.
 inline Vec sigmoid_of(Vec x) {
-#if ATTENTIVE_SIMD_IS_AVX512
-  // For x that are smaller still, the sum means nothing.
+  // For x below -88, the sum means nothing.
   const Vec inverse = 1.0f / (1.0f + exp_of_negative(nan_of(x, smaller_or_nan(all(88.0f), x))));
-#else
-  const Vec inverse = reciprocal(1.0f + exp_in_range(-clamped(-88.0f, 88.0f, x)));
-#endif
   return select(x < all(-87.3365f), all(0.0f), inverse);
 }
 

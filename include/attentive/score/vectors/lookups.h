@@ -11,7 +11,10 @@ using detail::CapturedView;
 
 inline const CapturedView& view_of(const PairRow& row, const void* owner) {
   const CapturedView* view = row.captured;
-  while (view->owner != owner) ++view;
+  if (view->owner == owner) [[likely]]  // the compiler moves no loop out of another one
+    return *view;
+  do ++view;
+  while (view->owner != owner);
   return *view;
 }
 
