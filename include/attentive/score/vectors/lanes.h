@@ -8,6 +8,7 @@
 #include <concepts>
 #include <type_traits>
 
+#include <attentive/score/pair_functions.h>
 #include <attentive/score/vectors/functions.h>
 
 ATTENTIVE_SIMD_BEGIN
