@@ -1,4 +1,5 @@
-""".ci/run with every tool replaced: its stages, what it says of them, and that a failing one ends it: ci_run_test.py ROOT"""
+""".ci/run and tools/checks/long_checks with every tool replaced: their stages, what they say of them, and that a failing one ends
+them: ci_run_test.py ROOT"""
 
 import os
 import re
@@ -10,26 +11,31 @@ from pathlib import Path
 
 ROOT = Path(sys.argv[1])
 CLOSING = "100% tests passed, 0 tests failed out of 46"
-# Each stage, with the commands that it runs: the words with which their lines in the log begin.
-RUNS = {
-    "packages": "setup.sh",
-    "tests with LibTorch 2.7.0, built from nothing": "test -D",
-    "tests that need Python's PyTorch": "python_tests",
-    "Python wheel, built without a warning of g++, and tested; sources of attention, compiled one by one with LibTorch 2.7.0": "wheel",
-    "communication over NCCL, compiled": "check_nccl",
-    "faults that clang-tidy finds": "check_tidy",
-    "tests on an emulated processor without AVX-512": "every_cpu --short",
-    "API reference, and rest of the library, in the batches of a release build, and programs: warnings of g++ with LibTorch 2.11.0":
-        "check_warnings --unity --but build/wheel/cmake -D",
-    "build with LibTorch 2.15.0": "cmake --preset dev -B build/newest",
-    "parity cases with LibTorch 2.15.0": "attentive-parity tests/parity/notebooks/a.safetensors",
-    "several processes, and library in the batches of a release build: warnings of clang 19; both with LibTorch 2.15.0":
-        "ctest --test-dir build/newest",
+# The stages of each script, with the commands that they run: the words with which their lines in the log begin.
+SCRIPTS = {
+    ".ci/run": {
+        "packages": "setup.sh",
+        "tests with LibTorch 2.7.0, built from nothing": "test -D",
+        "tests that need Python's PyTorch": "python_tests",
+        "Python wheel, built without a warning of g++, and tested": "wheel",
+        "communication over NCCL, compiled": "check_nccl",
+        "build with LibTorch 2.15.0": "cmake --preset dev -B build/newest",
+        "parity cases with LibTorch 2.15.0": "attentive-parity tests/parity/notebooks/a.safetensors",
+        "several processes with LibTorch 2.15.0": "ctest --test-dir build/newest",
+    },
+    "tools/checks/long_checks": {
+        "packages": "setup.sh",
+        "sources of attention, compiled one by one with LibTorch 2.7.0": "build_alone -D",
+        "faults that clang-tidy finds": "check_tidy",
+        "tests on an emulated processor without AVX-512": "every_cpu --short",
+        "API reference, and rest of the library, in the batches of a release build, and programs: warnings of g++ with LibTorch 2.11.0":
+            "check_warnings --unity --but build/wheel/cmake -D",
+        "library in the batches of a release build: warnings of clang 19 with LibTorch 2.15.0":
+            "check_warnings --unity --compiler clang++-19",
+    },
 }
-STAGES, COMMANDS = list(RUNS), list(RUNS.values())
-# The commands that run beside those of a stage, which waits for them at its end: their stages.
-BESIDE = {"build_alone -D": STAGES[3], "cmake --build --preset dev --target docs": STAGES[7],
-          "check_warnings --unity --compiler clang++-19": STAGES[-1]}
+# The commands that run beside those of a stage, which waits for them at its end: their scripts and stages.
+BESIDE = {"cmake --build --preset dev --target docs": ("tools/checks/long_checks", 4)}
 
 
 def beside(line):
@@ -57,17 +63,21 @@ def make_tree(tree, failing):
     for cases in ("torch", "layers", "stacks", "encoders", "models"):
         (tree / "tests/parity" / cases).mkdir()
     (tree / "tests/parity/notebooks/a.safetensors").touch()
-    (tree / ".ci").mkdir()
-    shutil.copy(ROOT / ".ci/run", tree / ".ci/run")
+    for name in [*SCRIPTS, "tools/checks/stages.sh"]:
+        (tree / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tree / name)
 
 
-def run(failing="nothing"):
+def run(name, failing="nothing", built=("build/dev/tests", "build/wheel/cmake")):
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # what runs beside others may outlive a run that fails
         tree = Path(folder).resolve()
         make_tree(tree, failing)
+        for build in built:
+            (tree / build).mkdir(parents=True)
         environment = {**os.environ, "PATH": f"{tree}/bin:{os.environ['PATH']}"}
-        done = subprocess.run([str(tree / ".ci/run")], text=True, capture_output=True, env=environment)
-        return done, (tree / "log").read_text().splitlines()
+        done = subprocess.run([str(tree / name)], text=True, capture_output=True, env=environment)
+        log = tree / "log"
+        return done, log.read_text().splitlines() if log.exists() else []
 
 
 def ends_in(stage, done):
@@ -76,22 +86,29 @@ def ends_in(stage, done):
     assert "all of it passed" not in done.stdout, (stage, done)
 
 
-done, log = run()
-assert done.returncode == 0, done
-assert sum(map(beside, log)) == len(BESIDE), log
-places = [next(i for i, line in enumerate(log) if line.startswith(command)) for command in COMMANDS]
-assert places == sorted(places), log
-lines = done.stdout.splitlines()
-assert lines[-1] == CLOSING, done.stdout
-assert lines[-len(STAGES) - 3] == "== all of it passed", done.stdout
-for stage, line in zip([*STAGES, "in all"], lines[-len(STAGES) - 2:-1], strict=True):
-    assert re.fullmatch(rf" *\d+ min \d\d s  {re.escape(stage)}", line), line
+for name, runs in SCRIPTS.items():
+    stages, commands = list(runs), list(runs.values())
+    aside = {command: stages[stage] for command, (script, stage) in BESIDE.items() if script == name}
+    done, log = run(name)
+    assert done.returncode == 0, done
+    assert sum(map(beside, log)) == len(aside), log
+    places = [next(i for i, line in enumerate(log) if line.startswith(command)) for command in commands]
+    assert places == sorted(places), log
+    lines = done.stdout.splitlines()
+    if name == ".ci/run":
+        assert lines.pop() == CLOSING, done.stdout
+    assert lines[-len(stages) - 2] == "== all of it passed", done.stdout
+    for stage, line in zip([*stages, "in all"], lines[-len(stages) - 1:], strict=True):
+        assert re.fullmatch(rf" *\d+ min \d\d s  {re.escape(stage)}", line), line
+    for stage, command in zip(stages, commands, strict=True):
+        done, log = run(name, failing=command)
+        ends_in(stage, done)
+        assert [line for line in log if not beside(line)][-1].startswith(command), (stage, log)
+    for command, stage in aside.items():
+        done, log = run(name, failing=command)
+        ends_in(stage, done)
 
-for stage, command in zip(STAGES, COMMANDS, strict=True):
-    done, log = run(failing=command)
-    ends_in(stage, done)
-    assert [line for line in log if not beside(line)][-1].startswith(command), (stage, log)
-for command, stage in BESIDE.items():
-    done, log = run(failing=command)
-    ends_in(stage, done)
-print(".ci/run: all as expected")
+for built in ((), ("build/dev/tests",), ("build/wheel/cmake",)):
+    done, log = run("tools/checks/long_checks", built=built)
+    assert done.returncode == 1 and not log and ".ci/run first" in done.stderr, (built, done)
+print(".ci/run, long_checks: all as expected")
