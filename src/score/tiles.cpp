@@ -87,7 +87,7 @@ TileMask operator|(const TileMask& a, const TileMask& b) {
   return {a.may_hold || b.may_hold, a.may_fail && b.may_fail};
 }
 TileMask operator^(const TileMask& a, const TileMask& b) {
-  return (a & !b) | (!a & b);
+  return (a & !b) | (b & !a);
 }
 TileMask operator!(const TileMask& a) {
   return {a.may_fail, a.may_hold};
