@@ -64,6 +64,23 @@ def random_stream(seed):
     return torch.Generator().manual_seed((_first_seed + seed) % 2**32)
 
 
+def fresh():
+    """Whether the numbers are others than the committed ones."""
+    return _first_seed != 0
+
+
+@contextlib.contextmanager
+def draw(attempt):
+    """Other numbers for each attempt; those of attempt 0 are the usual ones."""
+    global _first_seed
+    before = _first_seed
+    _first_seed += attempt * 7_919
+    try:
+        yield
+    finally:
+        _first_seed = before
+
+
 def normal(seed, *shape, dtype=torch.float32):
     """Standard normal values from a generator of their own, drawn in float64 and rounded to dtype."""
     return torch.randn(shape, generator=random_stream(seed), dtype=torch.float64).to(dtype)
