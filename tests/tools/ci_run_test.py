@@ -19,12 +19,12 @@ SCRIPTS = {
         "tests that need Python's PyTorch": "python_tests",
         "Python wheel, built without a warning of g++, and tested": "wheel",
         "communication over NCCL, compiled": "check_nccl",
-        "build with LibTorch 2.15.0": "cmake --preset dev -B build/newest",
-        "parity cases with LibTorch 2.15.0": "attentive-parity tests/parity/notebooks/a.safetensors",
-        "several processes with LibTorch 2.15.0": "ctest --test-dir build/newest",
     },
     "tools/checks/long_checks": {
         "packages": "setup.sh",
+        "build with LibTorch 2.15.0": "cmake --preset dev -B build/newest",
+        "parity cases with LibTorch 2.15.0": "attentive-parity tests/parity/notebooks/a.safetensors",
+        "several processes with LibTorch 2.15.0": "ctest --test-dir build/newest",
         "sources of attention, compiled one by one with LibTorch 2.7.0": "build_alone -D",
         "faults that clang-tidy finds": "check_tidy",
         "tests on an emulated processor without AVX-512": "every_cpu --short",
@@ -35,7 +35,7 @@ SCRIPTS = {
     },
 }
 # The commands that run beside those of a stage, which waits for them at its end: their scripts and stages.
-BESIDE = {"cmake --build --preset dev --target docs": ("tools/checks/long_checks", 4)}
+BESIDE = {"cmake --build --preset dev --target docs": ("tools/checks/long_checks", 7)}
 
 
 def beside(line):
