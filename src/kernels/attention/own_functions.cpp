@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -119,6 +118,20 @@ void OwnRows::mask(const OwnRow& row, uint8_t* keep) {
     check(row, /*is_mask=*/true, [&](detail::PairRow& pair) { code(function.object, pair); });
 }
 
+std::optional<uint8_t> OwnRows::class_of_tile(const detail::PairFunction& mask, const OwnTile& tile) {
+  place({tile.b, tile.h, tile.first, tile.from, 0, 0});
+  detail::TileEvaluation evaluation{.captured = pairs_.captured};
+  const auto range = [&](int64_t least, int64_t count) {
+    return detail::TileIndex(least, least + count - 1, &evaluation);
+  };
+  const auto said =
+      mask.mask_of_tile({range(pairs_.batch, 1), range(pairs_.head, 1), range(pairs_.query, tile.queries),
+                         range(pairs_.key, tile.keys), range(pairs_.queries, 1), range(pairs_.keys, 1)});
+  using detail::BlockClasses;
+  if (evaluation.faulty || said.may_hold == said.may_fail) return std::nullopt;
+  return said.may_hold ? BlockClasses::Full : BlockClasses::Empty;
+}
+
 void OwnRows::add_captured_gradients(const OwnRow& row, const detail::CapturedView* captured, float* inputs,
                                      const float* logit_gradients) {
   if (row.lo >= row.hi) return;
@@ -174,23 +187,6 @@ class Seen {
   bool shown_ = false, hidden_ = false;
 };
 
-// The class of the tile of these queries and keys of a head, if the mask tells it without the pairs.
-std::optional<uint8_t> class_of_tile(const CpuArguments& call, const detail::PairFunction& mask, int64_t head,
-                                     const detail::PairRange& queries, const detail::PairRange& keys) {
-  detail::TileEvaluation tile{.captured = call.own.captured};
-  const auto number = [&](int64_t n) { return detail::TileIndex(n, n, &tile); };
-  const auto query = [&](int64_t i) { return call.key_offset + call.band.position(i); };
-  const auto said = mask.mask_of_tile({number(head / call.H + call.batch_offset),
-                                       number(head % call.H + call.head_offset),
-                                       {query(queries.lo), query(queries.hi - 1), &tile},
-                                       {call.key_offset + keys.lo, call.key_offset + keys.hi - 1, &tile},
-                                       number(call.whole_queries ? call.whole_queries : call.L),
-                                       number(call.whole_keys ? call.whole_keys : call.S)});
-  using detail::BlockClasses;
-  if (tile.faulty || said.may_hold == said.may_fail) return std::nullopt;
-  return said.may_hold ? BlockClasses::Full : BlockClasses::Empty;
-}
-
 }  // namespace
 
 void classify_blocks(const CpuArguments& call, const detail::PairFunction& mask, uint8_t* classes) {
@@ -219,7 +215,9 @@ void classify_blocks(const CpuArguments& call, const detail::PairFunction& mask,
     };
     int64_t open = 0;  // the tiles [open, t) are not classified yet
     for (int64_t t = 0; t < columns; ++t) {
-      const auto known = class_of_tile(call, mask, head, {first, last}, {keys_from(t), keys_from(t + 1)});
+      const int64_t from = t * kBlock, keys = keys_from(t + 1) - from;
+      const auto known =
+          own.class_of_tile(mask, {head / call.H, head % call.H, first, from, last - first, keys});
       if (known) {
         if (open < t) ask_pairs(open, t);
         of_row[t] = *known;

@@ -2,6 +2,8 @@
 
 // Calls a program's own score and mask function for the rows of tiles.
 
+#include <optional>
+
 #include "kernels/attention/call.h"
 #include "kernels/gemm/operands.h"
 
@@ -27,6 +29,13 @@ struct OwnStrip {
   const detail::PairRange* ranges;  ///< columns of each row that the position shows
 };
 
+/// All pairs of consecutive queries from `first` on and consecutive keys from `from` on.
+struct OwnTile {
+  int64_t b, h;
+  int64_t first, from;
+  int64_t queries, keys;
+};
+
 /// Calls the functions for one row or strip after the other, in one thread. Every member throws
 /// c10::IndexError for a lookup beyond a captured tensor at a pair that is not hidden, c10::ValueError for a
 /// division of an index by 0, and what the program's function throws.
@@ -47,6 +56,8 @@ class OwnRows {
                       const Matrix<float>& inputs);
   /// Sets those columns of `keep` to 0 that the mask function hides.
   void mask(const OwnRow& row, uint8_t* keep);
+  /// The class of a tile, if the call's mask, which is `mask`, tells it without the pairs; along keys.
+  std::optional<uint8_t> class_of_tile(const detail::PairFunction& mask, const OwnTile& tile);
   /// Adds to the gradients of `captured`, from `inputs` and the gradients of the new scores.
   void add_captured_gradients(const OwnRow& row, const detail::CapturedView* captured, float* inputs,
                               const float* logit_gradients);
