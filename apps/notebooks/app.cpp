@@ -15,6 +15,7 @@
 
 #include "common/flags.h"
 #include "common/run_main.h"
+#include "run_document.h"
 #include "support/report.h"
 
 namespace notebooks {
@@ -97,6 +98,13 @@ int run_app(int argc, char** argv, const std::string& name, const std::vector<Do
                  "expected numbers, in place of the compiled-in expected.json");
   return apps::run_main(app, argc, argv, [&] { return run(documents, settings, name); },
                         {.failed = kUsage, .usage = kUsage});
+}
+
+int run_document(int argc, char** argv, std::string_view id) {
+  auto walked = documents();
+  if (id.empty()) return run_app(argc, argv, "attentive-notebooks", walked);
+  std::erase_if(walked, [&](const Document& document) { return document.id != id; });
+  return run_app(argc, argv, fmt::format("attentive-notebook-{}", id), walked);
 }
 
 }  // namespace notebooks

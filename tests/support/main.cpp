@@ -1,6 +1,7 @@
 // The main function of every test program. ATEN_CPU_CAPABILITY may ask for instructions that this CPU lacks;
 // PyTorch does not check that, and its first vectorised operation would crash. Such a run is skipped as a
-// whole, with a message.
+// whole, with a message; so is one that limits the CPU to the instructions it has, if
+// ATTENTIVE_TEST_SKIP_REPEATED is set: without the limit the same tests take the same code.
 
 #include <cstdlib>
 #include <iostream>
@@ -14,20 +15,30 @@ namespace {
 
 constexpr int kSkipped = 4;  // the exit status of Catch2 if all tests were skipped; ctest knows it
 
-const char* lacking() {
+/// Why the run is skipped as a whole; empty if it is not.
+std::string_view reason_to_skip() {
   const char* variable = std::getenv("ATEN_CPU_CAPABILITY");
   const std::string_view wanted = variable ? variable : "";
+  const bool skip_repeated = std::getenv("ATTENTIVE_TEST_SKIP_REPEATED");
   const auto& cpu = attentive::this_cpu();
-  if (wanted == "avx512" && !cpu.avx512) return "AVX-512";
-  if (wanted == "avx2" && !cpu.avx2) return "AVX2";
-  return nullptr;
+  if (wanted == "avx512") {
+    if (!cpu.avx512) return "this CPU lacks AVX-512, which ATEN_CPU_CAPABILITY asks for";
+    if (skip_repeated && !cpu.avx512_bf16)
+      return "this CPU has no more than AVX-512: repeats the run without a limit";
+  }
+  if (wanted == "avx2") {
+    if (!cpu.avx2) return "this CPU lacks AVX2, which ATEN_CPU_CAPABILITY asks for";
+    if (skip_repeated && !cpu.avx512)
+      return "this CPU has no more than AVX2: repeats the run without a limit";
+  }
+  return {};
 }
 
 }  // namespace
 
 int main(int argc, char* argv[]) {
-  if (const char* set = lacking()) {
-    std::cout << "skipped: this CPU lacks " << set << ", which ATEN_CPU_CAPABILITY asks for\n";
+  if (const std::string_view reason = reason_to_skip(); !reason.empty()) {
+    std::cout << "skipped: " << reason << '\n';
     return kSkipped;
   }
   return Catch::Session().run(argc, argv);
