@@ -243,6 +243,7 @@ def test_continued_text():
         assert_near(found[1:], found[:1])
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not NEW, reason="a mask of transformers 4 depends on numbers of a traced tensor")
 def test_compiled_model():
     """Windows, sinks and padding in a compiled model."""

@@ -17,7 +17,7 @@ SCRIPTS = {
         "packages": "setup.sh",
         "tests with LibTorch 2.7.0, built from nothing": "test -D",
         "tests that need Python's PyTorch": "python_tests -LE long",
-        "Python wheel, built without a warning of g++, and tested": "wheel",
+        "Python wheel, built without a warning of g++, and tested": "wheel --build",
         "communication over NCCL, compiled": "check_nccl",
     },
     "tools/checks/long_checks": {
@@ -27,6 +27,7 @@ SCRIPTS = {
         "several processes with LibTorch 2.15.0": "ctest --test-dir build/newest",
         "sources of attention, compiled one by one with LibTorch 2.7.0": "build_alone -D",
         "long tests that need Python's PyTorch": "python_tests -L long",
+        "long tests of the Python wheel, and those with the oldest transformers": "wheel --test -m long",
         "faults that clang-tidy finds": "check_tidy",
         "tests on an emulated processor without AVX-512": "every_cpu --short",
         "API reference, and rest of the library, in the batches of a release build, and programs: warnings of g++ with LibTorch 2.11.0":
@@ -36,7 +37,7 @@ SCRIPTS = {
     },
 }
 # The commands that run beside those of a stage, which waits for them at its end: their scripts and stages.
-BESIDE = {"cmake --build --preset dev --target docs": ("tools/checks/long_checks", 8)}
+BESIDE = {"cmake --build --preset dev --target docs": ("tools/checks/long_checks", 9)}
 
 
 def beside(line):
