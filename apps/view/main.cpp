@@ -10,8 +10,7 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
-#include <attentive/viz/write_html.h>
-#include <attentive/viz/write_svg.h>
+#include <attentive/viz/write_page.h>
 
 #include "common/flags.h"
 #include "common/run_main.h"

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <attentive/viz/attention_rollout.h>
+#include <attentive/viz/head_statistics.h>
 
 #include "progress.h"
 

@@ -9,7 +9,7 @@
 
 #include <attentive/functional/attention_recorder.h>
 #include <attentive/parity/case_attention.h>
-#include <attentive/viz/page_title.h>
+#include <attentive/viz/write_page.h>
 
 #include "image.h"
 #include "network.h"

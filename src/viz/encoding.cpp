@@ -1,5 +1,3 @@
-#include "viz/encoding.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -11,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/strings.h"
+#include "viz/page_data.h"
 
 namespace attentive::viz {
 namespace {

@@ -4,6 +4,10 @@
 #include <span>
 #include <vector>
 
+#include <ATen/core/Tensor.h>
+
+#include <attentive/functional/recorded_attention.h>
+#include <attentive/viz/attention_view.h>
 #include <attentive/viz/head_statistics.h>
 
 namespace attentive::viz {
@@ -62,5 +66,21 @@ std::vector<uint8_t> thumbnail(const HeadRows& rows, const std::vector<Span>& sp
 
 /// Computes the `head_statistics` of a head that has been checked.
 HeadStatistics statistics_of(const HeadRows& rows, int64_t key_origin);
+
+/// Extracts one batch item of a call as a separate call, whose tensors are views of the tensors of `call`.
+/// Throws c10::ValueError, prefixed by `caller`, if there is no such item.
+RecordedAttention batch_item(const char* caller, const RecordedAttention& call, int64_t batch);
+
+/// Throws c10::ValueError, prefixed by `caller`, unless the parts of a view fit together and its weights are
+/// finite and not negative.
+void check_view(const char* caller, const AttentionView& view);
+
+/// One head of a checked view, by its index in `view.heads`; owns the memory that `rows` points to.
+struct HeadMemory {
+  HeadMemory(const AttentionView& view, int64_t place);
+
+  at::Tensor weights, visible;
+  HeadRows rows;
+};
 
 }  // namespace attentive::viz

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "viz/encoding.h"
 #include "viz/head_rows.h"
 
 namespace attentive::viz {

@@ -6,12 +6,12 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
-#include <attentive/viz/write_svg.h>
+#include <attentive/viz/write_page.h>
 
 #include "base/files.h"
 #include "base/strings.h"
-#include "viz/checked_view.h"
-#include "viz/encoding.h"
+#include "viz/head_rows.h"
+#include "viz/page_data.h"
 
 namespace attentive {
 namespace {

@@ -4,8 +4,8 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <attentive/models/vit.h>
-#include <attentive/viz/attention_rollout.h>
 #include <attentive/viz/attention_view.h>
+#include <attentive/viz/head_statistics.h>
 
 #include "support/compare.h"
 #include "support/errors.h"

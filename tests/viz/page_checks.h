@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include <attentive/viz/write_html.h>
+#include <attentive/viz/write_page.h>
 
 #include "viz/page_reader.h"
 

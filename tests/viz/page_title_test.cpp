@@ -1,6 +1,6 @@
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/viz/page_title.h>
+#include <attentive/viz/write_page.h>
 
 using namespace attentive;
 

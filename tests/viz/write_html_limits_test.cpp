@@ -14,7 +14,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <fmt/format.h>
 
-#include <attentive/viz/write_html.h>
+#include <attentive/viz/write_page.h>
 
 #include "support/errors.h"
 #include "support/temporary_folder.h"

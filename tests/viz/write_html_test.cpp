@@ -12,7 +12,7 @@
 
 #include <attentive/functional/linear_attention.h>
 #include <attentive/viz/head_statistics.h>
-#include <attentive/viz/write_html.h>
+#include <attentive/viz/write_page.h>
 
 #include "support/errors.h"
 #include "support/temporary_folder.h"

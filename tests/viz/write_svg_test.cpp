@@ -6,7 +6,7 @@
 #include <ATen/ops/tensor.h>
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/viz/write_svg.h>
+#include <attentive/viz/write_page.h>
 
 #include "support/errors.h"
 #include "support/shell.h"

@@ -8,7 +8,7 @@
 
 #ifdef ATTENTIVE_NOTEBOOK_PICTURES
 #include <attentive/viz/attention_view.h>
-#include <attentive/viz/write_svg.h>
+#include <attentive/viz/write_page.h>
 #endif
 
 namespace notebooks {

@@ -1,38 +1,15 @@
 # The parts of the page in the order in which write_html joins them: all styles in one <style>, all scripts in
 # one <script>.
-set(attentive_viz_styles
-  base.css
-  controls.css
-  views.css
-  adapt.css)
+set(attentive_viz_styles page.css)
 set(attentive_viz_scripts
-  dom.js
-  bytes.js
-  tokens.js
-  mask.js
-  head.js
   data.js
-  colour.js
   state.js
   surface.js
-  surface_svg.js
-  copy.js
-  export.js
   controls.js
-  details.js
-  lines.js
   heads_view.js
-  heads_input.js
   grid_view.js
-  pyramid.js
-  tiles.js
-  map_frame.js
   map_view.js
-  map_input.js
   image_view.js
   neurons_view.js
   numbers_view.js
-  help.js
-  shell.js
-  keyboard.js
-  main.js)
+  shell.js)

@@ -1,3 +1,44 @@
+// The dialog that lists the keys; single-letter keys can be switched off there.
+(() => {
+  "use strict";
+  const view = window.attentiveView;
+  const { element } = view;
+
+  const keys = [
+    ["1 – 6", "the views in the order of their tabs"],
+    ["[ ]", "the layer before, the layer after"],
+    [", .", "the head before, the head after"],
+    ["Arrow keys", "in a picture: cell, token, patch or feature; in a group of buttons: the next button"],
+    ["Shift + arrow keys", "ten cells or tokens at once"],
+    ["Home, End, Page Up, Page Down", "the ends of a map or list"],
+    ["+ − 0", "in the map: closer, farther, the whole of it"],
+    ["Enter", "in the overview: opens the map; in the map: the lines of the query"],
+    ["Escape", "chooses nothing"],
+    ["e", "saves the view as SVG"],
+    ["t", "next theme: automatic, light, dark"],
+    ["?", "shows this list"],
+  ];
+
+  let dialog = null;
+  view.makeHelp = () => {
+    const rows = keys.map(([key, what]) => element("tr", {}, element("th", { scope: "row" }, key), element("td", {}, what)));
+    const single = element("input", { type: "checkbox", onchange: () => view.set({ keys: single.checked ? 1 : 0 }) });
+    const close = element("button", { type: "button", onclick: () => dialog.close() }, "Close");
+    dialog = element("dialog", { "aria-labelledby": "keys-title" },
+      element("h2", { id: "keys-title" }, "Keys"),
+      element("table", {}, element("caption", { class: "unseen" }, "Keys and what they do"), element("tbody", {}, rows)),
+      element("label", { class: "switch" }, single, "Digits, letters and signs are keys of the page"),
+      close);
+    dialog.refresh = () => (single.checked = view.state.keys === 1);
+    return dialog;
+  };
+
+  view.showHelp = () => {
+    dialog.refresh();
+    if (!dialog.open) dialog.showModal();
+  };
+})();
+
 // The page around the views: title, tabs, controls, details and messages.
 (() => {
   "use strict";
@@ -128,4 +169,70 @@
     new ResizeObserver(view.redraw).observe(parts.main);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", view.redraw);
   };
+})();
+
+// Keys that work everywhere on the page.
+(() => {
+  "use strict";
+  const view = window.attentiveView;
+
+  const themes = ["auto", "light", "dark"];
+  const toTab = (n) => {
+    const tab = view.offeredViews()[n];
+    if (tab) view.set({ tab: tab.id });
+  };
+  function stepHead(step) {
+    const usable = view.shownView().headNumbers ? view.shownView().headNumbers() : null;
+    const heads = view.layer().heads.filter((head) => !usable || usable.includes(head.number));
+    const next = heads[heads.indexOf(view.head()) + step];
+    if (next) view.set({ head: next.index, heads: [next.index] });
+  }
+
+  const single = {
+    "[": () => view.toLayer(view.state.layer - 1), "]": () => view.toLayer(view.state.layer + 1),
+    ",": () => stepHead(-1), ".": () => stepHead(1),
+    e: () => view.exportSvg(), "?": () => view.showHelp(),
+    t: () => view.set({ theme: themes[(themes.indexOf(view.state.theme) + 1) % themes.length] }),
+  };
+  for (let n = 1; n <= 6; n++) single[n] = () => toTab(n - 1);
+
+  view.watchKeys = () =>
+    document.addEventListener("keydown", (event) => {
+      if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+      if (event.target.closest("input, select, textarea, dialog")) return;
+      if (event.key === "Escape") {
+        view.hover = null;
+        return view.set({ query: null, key: null });
+      }
+      if (view.state.keys && single[event.key]) {
+        event.preventDefault();
+        single[event.key]();
+      }
+    });
+})();
+
+// Starts the page.
+(() => {
+  "use strict";
+  const view = window.attentiveView;
+
+  const tooOld = "this browser cannot unpack the weights; Chrome 103, Firefox 113 and Safari 16.4 can";
+
+  function start() {
+    const root = document.getElementById("app");
+    try {
+      if (!window.DecompressionStream) throw new Error(tooOld);
+      view.readData();
+      document.title = view.visibleTitle();
+      view.makeShell(root);
+      view.readHash();
+      view.watchKeys();
+      view.watchPrint();
+      window.addEventListener("hashchange", view.readHash);
+    } catch (error) {
+      root.replaceChildren(view.element("p", { class: "error", role: "alert" }, `The page cannot be shown: ${error.message}`));
+      throw error;
+    }
+  }
+  start();
 })();

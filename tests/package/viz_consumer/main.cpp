@@ -5,8 +5,7 @@
 #include <ATen/ops/rand.h>
 
 #include <attentive/modules/multi_head_attention.h>
-#include <attentive/viz/write_html.h>
-#include <attentive/viz/write_svg.h>
+#include <attentive/viz/write_page.h>
 
 int main() {
   attentive::MultiHeadAttention mha(8, 8, 6, 0.0, 2);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <c10/util/Exception.h>
@@ -11,6 +12,13 @@
 #include <attentive/viz/attention_view.h>
 
 namespace attentive {
+
+/// The default heading of a page: the model's name and the first words of the text, "gpt2: To be or not to
+/// be". Either may be empty; "Attention" if both are. Runs of white space become one space. A heading of more
+/// than 48 characters is cut between words and ends in "…"; a single longer word is itself cut.
+///
+///   attentive::write_html("page.html", views, {.title = attentive::page_title("gpt2", text)});
+std::string page_title(std::string_view model, std::string_view text);
 
 /// Options of `write_html`.
 struct HtmlOptions {
@@ -52,5 +60,29 @@ class PageTooLarge : public c10::ValueError {
 ///   attentive::write_html("page.html", attentive::attention_views(recorder, {.tokens = tokens}));
 HtmlPage write_html(const std::filesystem::path& path, const std::vector<AttentionView>& views,
                     const HtmlOptions& options = {});
+
+/// Options of `to_svg` and `write_svg`.
+struct SvgOptions {
+  int64_t head = -1;       ///< the head's number in the model; -1: the first one of the view
+  std::string title = {};  ///< if empty: the view's path and the head
+};
+
+/// Draws one head as a vector picture: a matrix of cells, with the queries' texts at the left and the keys'
+/// texts above; darker cells have larger weights. Hidden keys are hatched, because their weights are not zero
+/// but absent. A scale shows the weight of the darkest shade.
+///
+/// The result is well-formed XML that browsers and drawing programs open. Control characters in texts become
+/// Unicode's pictures of them, bytes that are not UTF-8 become U+FFFD, and texts longer than 16 characters
+/// are cut. Throws c10::ValueError for a head that the view does not have, for a view whose parts do not fit
+/// together, and for more than 256 x 256 cells, for which there is `write_html`.
+///
+///   std::cout << attentive::to_svg(view, {.head = 3});
+std::string to_svg(const AttentionView& view, const SvgOptions& options = {});
+
+/// Writes the picture of `to_svg` to a file, all or nothing. Throws the same errors, and c10::ValueError if
+/// the file cannot be written.
+///
+///   attentive::write_svg("head.svg", view);
+void write_svg(const std::filesystem::path& path, const AttentionView& view, const SvgOptions& options = {});
 
 }  // namespace attentive
