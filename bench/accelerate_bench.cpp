@@ -10,7 +10,6 @@
 #include <attentive/accelerate.h>
 #include <attentive/functional/attention.h>
 
-#include "inputs.h"
 #include "suites.h"
 
 namespace bench {

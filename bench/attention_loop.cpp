@@ -28,7 +28,7 @@
 #include <attentive/score/score_mod.h>
 
 #include "common/run_main.h"
-#include "support/timer.h"
+#include "support/timing.h"
 
 namespace {
 

@@ -1,8 +1,9 @@
 """Tests attentive-bench as users run it: attentive_bench_test.py PROGRAM"""
 
-import json
+import csv
 import os
 import platform
+import re
 import subprocess
 import sys
 import tempfile
@@ -18,27 +19,34 @@ def run(*arguments, **environment):
     return subprocess.run([PROGRAM, *arguments], text=True, capture_output=True, env={**os.environ, **environment})
 
 
+def read(path):
+    """The comments and the rows of a file of figures."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line.startswith("# ")], list(csv.DictReader(line for line in lines if not line.startswith("#")))
+
+
 def report(folder, **environment):
-    """The standard output and the JSON of a run of one case."""
-    path = Path(folder) / "report.json"
-    done = run(*ONE_CASE, "--json", str(path), **environment)
+    """The standard output of a run of one case, and its file: the machine, its limits with their methods, the rows."""
+    path = Path(folder) / "report.csv"
+    done = run(*ONE_CASE, "--csv", str(path), **environment)
     assert done.returncode == 0, done
-    return done.stdout, json.loads(path.read_text(encoding="utf-8"))
+    (machine, *limits), rows = read(path)
+    found = [re.fullmatch(r"# (fp32|bf16|read): (\S+) (?:flop|bytes)/s, (.+)", limit).groups() for limit in limits]
+    return done.stdout, machine.removeprefix("# "), {name: (float(rate), method) for name, rate, method in found}, rows
 
 
-def check_report(text, data):
-    machine, peaks = data["machine"], data["peaks"]
-    assert [row["case"] for row in data["rows"]] == ["d64 h4 T=4, 1 thread"], data["rows"]
-    assert machine["cpu"] == processor() and machine["isa"] and machine["capability"] and machine["libtorch"], machine
-    assert peaks["threads"] == 1, peaks
+def check_report(text, machine, peaks, rows):
+    assert {row["case"] for row in rows} == {"d64 h4 T=4, 1 thread"}, rows
+    ours, *others = rows
+    assert ours["way"] == "attentive" and float(ours["seconds"]) > 0 and not ours["ratio"], rows
+    assert others and all(0 < float(row["p10"]) <= float(row["ratio"]) <= float(row["p90"]) for row in others), rows
+    assert re.fullmatch(rf"{re.escape(processor())} \(\S.*; LibTorch uses \S+\), \d+ cores, 1 threads; LibTorch \S+, .+", machine), machine
+    assert text.splitlines()[0] == machine, text
     # No core reaches these rates; a loop that the compiler removed exceeds them. AMX computes 1,024 operations in a clock.
-    for limit, most in {"fp32_flops": 1e12, "bf16_flops": 1e13, "read_bytes_per_second": 1e12}.items():
-        assert 0 < peaks[limit] < most, f"no core does that: {peaks}"
-    first, *_ = text.splitlines()
-    for part in (machine["cpu"], machine["isa"], f"LibTorch {machine['libtorch']}", "1 threads"):
-        assert part in first, f"{part!r} is not in {first!r}"
-    for method in ("fp32_method", "bf16_method", "read_method"):
-        assert peaks[method] in text, text
+    for limit, most in {"fp32": 1e12, "bf16": 1e13, "read": 1e12}.items():
+        rate, method = peaks[limit]
+        assert 0 < rate < most, f"no core does that: {peaks}"
+        assert method in text, text
 
 
 with tempfile.TemporaryDirectory() as folder:
@@ -46,11 +54,11 @@ with tempfile.TemporaryDirectory() as folder:
 
     # A CPU without bfloat16 products, or this CPU restricted to the same instructions.
     if platform.machine() == "x86_64":
-        text, data = report(folder, ATEN_CPU_CAPABILITY="avx2", ONEDNN_MAX_CPU_ISA="AVX2", MKL_ENABLE_INSTRUCTIONS="AVX2")
-        check_report(text, data)
-        assert "avx512" not in data["machine"]["isa"] and "amx" not in data["machine"]["isa"], data["machine"]
-        assert data["peaks"]["bf16_method"].startswith("float32's limit; no product of bfloat16 is faster"), data["peaks"]
-        assert data["peaks"]["bf16_flops"] == data["peaks"]["fp32_flops"], data["peaks"]
+        text, machine, peaks, rows = report(folder, ATEN_CPU_CAPABILITY="avx2", ONEDNN_MAX_CPU_ISA="AVX2", MKL_ENABLE_INSTRUCTIONS="AVX2")
+        check_report(text, machine, peaks, rows)
+        assert "avx512" not in machine and "amx" not in machine, machine
+        assert peaks["bf16"][1].startswith("float32's limit; no product of bfloat16 is faster"), peaks
+        assert peaks["bf16"][0] == peaks["fp32"][0], peaks
     else:
         print(f"SKIPPED: as on a CPU without bfloat16: {platform.machine()} is not limited by these variables")
 
@@ -63,22 +71,23 @@ with subprocess.Popen([PROGRAM, *ONE_CASE], text=True, stdout=subprocess.PIPE) a
 
 # The GPU suites, run on the CPU: every result is checked, and a missing kernel is reported, not timed.
 with tempfile.TemporaryDirectory() as folder:
-    path = Path(folder) / "gpu.json"
+    path = Path(folder) / "gpu.csv"
     done = run("--suite", "gpu-grid", "gpu-options", "gpu-decode", "--tokens", "24", "--head-dim", "8", "--dtype", "fp32",
-               "--threads", "1", "--budget", "0.01", "--json", str(path))
+               "--threads", "1", "--budget", "0.01", "--csv", str(path))
     assert done.returncode == 0, done
-    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    rows = read(path)[1]
 names = {row["case"] for row in rows}
 options = ("window 256", "softcap", "ALiBi", "sinks", "keep mask", "documents")
 want = {f"{name} {way} T=24 D8" for name in ("causal", *options) for way in ("fwd", "fwd+bwd")}
 assert names == want | {"dropout fwd+bwd T=24 D8", "16/4 heads, 24 keys D8"}, names ^ want
-for row in rows:
-    timed = [timing["contender"] for timing in row["timings"]]
-    assert timed[0].startswith("attentive") and "composed" in timed, row
-    assert 0 < row["check"]["error"] <= row["check"]["allowed"], row
-    if row["case"].startswith("causal"):
-        refused = {refusal["contender"]: refusal["why"] for refusal in row["refusals"]}
-        assert set(refused) == {"torch efficient", "torch cuDNN"} and "torch flash" in timed, row
+for name in names:
+    timed = [row for row in rows if row["case"] == name and row["seconds"]]
+    assert timed[0]["way"].startswith("attentive") and "composed" in [row["way"] for row in timed], timed
+    error, allowed = re.match(r"error (\S+) of (\S+) against ", timed[0]["note"]).groups()
+    assert 0 < float(error) <= float(allowed), timed
+    if name.startswith("causal"):
+        refused = {row["way"] for row in rows if row["case"] == name and row["note"].startswith("not run: ")}
+        assert refused == {"torch efficient", "torch cuDNN"} and "torch flash" in [row["way"] for row in timed], rows
 
 done = run("--device", "cuda", "--suite", "tiny")
 assert done.returncode == 2 and ("no CUDA device" in done.stderr or "the suite tiny is for the CPU" in done.stderr), done

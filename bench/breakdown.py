@@ -1,11 +1,9 @@
 #!/usr/bin/env python3
 """Says where the time of one attention call goes, by sampling attention_loop with `perf record`.
 
-    bench/breakdown.py build/release/bench/attention_loop --json bench/results/breakdown.json
-    bench/breakdown.py build/release/bench/attention_loop --case "bf16 T=4k"
-
-    bench/breakdown.py build/release/bench/attention_loop --case prompt --json bench/results/breakdown-prompt.json
-    bench/breakdown.py build/release/bench/gpt_step_bench --text tinyshakespeare.txt --json bench/results/breakdown-step.json
+    bench/breakdown.py build/release/bench/attention_loop
+    bench/breakdown.py build/release/bench/attention_loop --case "bf16 T=4k" prompt
+    bench/breakdown.py build/release/bench/gpt_step_bench --text tinyshakespeare.txt
 
 With --text, the program is gpt_step_bench and the cases are training steps. Start-up is not sampled. Every sample is put
 into one part by the function it fell into, for a prompt also by the functions that called it; what is in no named part is
@@ -13,7 +11,6 @@ into one part by the function it fell into, for a prompt also by the functions t
 """
 
 import argparse
-import json
 import re
 import subprocess
 import sys
@@ -211,33 +208,29 @@ def main():
     parser.add_argument("--text", help="a text to learn: breaks down training steps of gpt_step_bench")
     parser.add_argument("--case", nargs="+", default=[""], help="only the cases whose name contains one of these")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--json", help="writes every share to this file")
     arguments = parser.parse_args()
     print(processor(), flush=True)
-    result = []
+    found = False
 
-    def add(name, threads, samples, seconds):
+    def add(name, samples, seconds):
         total = sum(samples.values())
         shares = {part: count / total for part, count in sorted(samples.items(), key=lambda item: -item[1])}
-        result.append({"case": name, "threads": threads, "seconds_a_call": seconds, "samples": total,
-                       "named": 1 - shares.get("other", 0), "shares": shares})
         print(f"{name}: {seconds * 1e3:.3f} ms; "
               + ", ".join(f"{part} {100 * share:.0f} %" for part, share in shares.items() if share >= 0.005), flush=True)
-        if arguments.json:  # after every case, so that an interrupted run leaves those before
-            Path(arguments.json).write_text(json.dumps({"cpu": processor(), "rows": result}, indent=1) + "\n", encoding="utf-8")
 
     for name, flags in (STEPS if arguments.text else CASES).items():
         if not any(part in name for part in arguments.case):
             continue
+        found = True
         if arguments.text:
             for threads in sorted({1, arguments.threads}):
-                add(f"{name}, {threads} thread{'s' * (threads > 1)}", threads,
+                add(f"{name}, {threads} thread{'s' * (threads > 1)}",
                     *sample_steps(arguments.program, arguments.text, flags, threads))
             continue
         if "--threads" not in flags:
             flags = [*flags, "--threads", str(arguments.threads)]
-        add(name, int(flags[flags.index("--threads") + 1]), *sample(arguments.program, flags))
-    if not result:
+        add(name, *sample(arguments.program, flags))
+    if not found:
         sys.exit(f"breakdown: no case contains {' or '.join(map(repr, arguments.case))}")
 
 

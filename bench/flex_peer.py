@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
 """Times compiled FlexAttention on the cases of attentive-bench's suites for a GPU.
 
-    bench/flex_peer.py [--device cuda] [--dtype bf16 fp32] [--tokens 2048 8192] [--head-dim 64 128] [--json FILE]
+    bench/flex_peer.py [--device cuda] [--dtype bf16 fp32] [--tokens 2048 8192] [--head-dim 64 128]
 
 The names of the cases are those of the suites gpu-grid and gpu-options. Every result is checked against single operations
 in float32 first. PyTorch's memory-efficient kernel, causal, is timed in the same rounds: attentive-bench times it too, so
-that ratios to it compare the two programs (bench/tables.py does). Compiling a case takes seconds to half a minute; what
+that ratios to it compare the two programs. Compiling a case takes seconds to half a minute; what
 --seconds leaves no time for is listed as skipped.
 """
 
 import argparse
-import json
 import statistics
 import sys
 import time
@@ -182,13 +181,12 @@ def main():
     parser.add_argument("--head-dim", nargs="+", type=int, default=[64, 128])
     parser.add_argument("--budget", type=float, default=0.2, help="seconds of timing a case")
     parser.add_argument("--seconds", type=float, default=1e9, help="no case is begun after so many")
-    parser.add_argument("--json")
     args = parser.parse_args()
     start = time.perf_counter()
     about = describe(torch, torch.get_num_threads())
     about["device"] = torch.cuda.get_device_name() if args.device == "cuda" else "cpu"
     print(", ".join(f"{name} {value}" for name, value in about.items()), flush=True)
-    rows = []
+    timed = False
     torch._dynamo.config.recompile_limit = 1000  # every case is compiled
     # The most relevant cases come first: half precision, the largest T.
     cases = [(dtype, dim, tokens, backward, index) for dtype in args.dtype for tokens in sorted(args.tokens, reverse=True)
@@ -206,16 +204,13 @@ def main():
                     row = measure(variant, dtype, tokens, dim, backward, args)
             except Exception as error:  # a case that fails to compile or does not fit is a result, not the end
                 row = {"skipped": f"{type(error).__name__}: {str(error).strip().splitlines()[0][:120] if str(error).strip() else ''}"}
-        rows.append({"case": name, "dtype": dtype, **row})
+        timed |= "flex_s" in row
         if "skipped" in row:
             print(f"{name} {dtype}: skipped: {row['skipped']}", flush=True)
         else:
             print(f"{name} {dtype}: {1e3 * row['flex_s']:.3f} ms, efficient kernel, causal: {1e3 * row['efficient_s']:.3f} ms, "
                   f"error {row['error']:.1e}, compiled in {row['compile_s']:.0f} s", flush=True)
-        if args.json:
-            with open(args.json, "w", encoding="utf-8") as file:
-                json.dump({"versions": about, "rows": rows}, file, indent=1)
-    return 0 if any("flex_s" in row for row in rows) else 1
+    return 0 if timed else 1
 
 
 if __name__ == "__main__":

@@ -31,8 +31,7 @@
 #include "common/run_main.h"
 #include "support/machine.h"
 #include "support/peaks.h"
-#include "support/stats.h"
-#include "support/timer.h"
+#include "support/timing.h"
 
 namespace {
 

@@ -21,8 +21,7 @@
 #include <attentive/train/trainer.h>
 
 #include "common/run_main.h"
-#include "support/stats.h"
-#include "support/timer.h"
+#include "support/timing.h"
 
 using namespace attentive;
 

@@ -12,7 +12,6 @@
 #include <attentive/functional/attention.h>
 #include <attentive/functional/explain.h>
 
-#include "inputs.h"
 #include "suites.h"
 
 namespace bench {

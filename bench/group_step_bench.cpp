@@ -17,8 +17,7 @@
 #include "common/run_main.h"
 #include "support/gpt2.h"
 #include "support/memory.h"
-#include "support/stats.h"
-#include "support/timer.h"
+#include "support/timing.h"
 
 using namespace attentive;
 

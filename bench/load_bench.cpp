@@ -20,7 +20,6 @@
 #include <attentive/models/pretrained.h>
 #include <attentive/models/save_model_folder.h>
 
-#include "inputs.h"
 #include "suites.h"
 
 namespace bench {

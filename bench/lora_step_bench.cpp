@@ -24,7 +24,7 @@
 
 #include "common/run_main.h"
 #include "support/memory.h"
-#include "support/timer.h"
+#include "support/timing.h"
 
 using namespace attentive;
 

@@ -40,7 +40,7 @@ int main(int argc, char** argv) {
   bench::Settings settings;
   settings.threads = at::get_num_threads();
   std::vector<std::string> wanted;
-  std::string json, svg, device = "cpu", device_name;
+  std::string csv, svg, device = "cpu", device_name;
   const auto names = suite_names();
   app.add_option("--suite", wanted, "suites to run; if none is named, all that are meant for the device")
       ->check(CLI::IsMember(names));
@@ -56,7 +56,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--case", settings.cases, "only cases whose name holds one of these texts, such as T=1k");
   app.add_option("--dtype", settings.dtypes, "only these")->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
-  app.add_option("--json", json, "writes every figure to this file");
+  app.add_option("--csv", csv, "writes every figure to this file, one a line");
   app.add_option("--svg", svg, "plots the growth suite to this file");
   return apps::run_main(app, argc, argv, [&] {
     at::set_num_threads(settings.threads);
@@ -88,8 +88,8 @@ int main(int argc, char** argv) {
       if (!is_chosen(suite, wanted, settings.device)) continue;
       if (name != "growth") bench::print_columns(name);
       suite.run(runner);
-      if (!json.empty())
-        bench::write_json(json, machine, runner);  // an interrupted run keeps its finished suites
+      if (!csv.empty())
+        bench::write_csv(csv, machine, runner);  // an interrupted run keeps its finished suites
     }
     if (runner.rows().empty() && runner.growth().empty()) {
       apps::print_error(

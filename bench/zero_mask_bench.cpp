@@ -16,7 +16,7 @@
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
-#include "support/stats.h"
+#include "support/timing.h"
 
 namespace {
 

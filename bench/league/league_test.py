@@ -1,5 +1,6 @@
 """Tests run.py without a network: league_test.py PROGRAM (league_ours)"""
 
+import csv
 import json
 import subprocess
 import sys
@@ -44,6 +45,11 @@ def check_absent(folder):
     ways = {(row["case"], row["dtype"], row["way"]) for row in data["rows"]}
     for dtype in ("fp32", "bf16"):
         assert ("causal T=64", dtype, "attentive") in ways and ("ALiBi T=64", dtype, "attentive, built-in option") in ways, ways
+    with open(Path(folder) / "league.csv", encoding="utf-8") as file:
+        assert next(file).startswith("# league: ")
+        figures = {(row["case"], row["dtype"], row["way"]): row for row in csv.DictReader(file)}
+    ours, built_in = (figures["ALiBi T=64", "bf16", way] for way in ("attentive", "attentive, built-in option"))
+    assert float(ours["seconds"]) > 0 and not ours["ratio"] and float(built_in["ratio"]) > 0, figures
     assert all(0 < row["ratio"]["p10"] <= row["ratio"]["p90"] for row in data["rows"]), data["rows"]
 
 

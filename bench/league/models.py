@@ -6,6 +6,7 @@ import itertools
 import random
 import shutil
 import subprocess
+import sys
 from contextlib import ExitStack
 
 import environments
@@ -27,7 +28,7 @@ def model_folder(league, model):
         python = environments.python_in(league.environments, transformers)
         folder.parent.mkdir(parents=True, exist_ok=True)
         partial = folder.with_name("partial")
-        subprocess.run([python, league.here / "make_model.py", model, partial], check=True)
+        subprocess.run([python, __file__, model, partial], check=True)
         partial.rename(folder)
     return folder
 
@@ -151,3 +152,29 @@ def run(league):
     for model in league.models:
         for dtype in league.dtypes:
             league.add(run_case(league, model, dtype))
+
+
+def make(model, folder):
+    """Writes a model with random weights as a Hugging Face folder, inside the environment of transformers."""
+    import torch
+    import transformers
+    from tokenizers import Tokenizer, models
+
+    spread = 0.05  # of the weights: wide enough that a token depends on the earlier ones
+    torch.manual_seed(1)
+    if model == "llama":
+        made = transformers.LlamaForCausalLM(transformers.LlamaConfig(
+            vocab_size=32000, hidden_size=768, intermediate_size=2048, num_hidden_layers=16, num_attention_heads=12,
+            num_key_value_heads=4, max_position_embeddings=2048, tie_word_embeddings=False, initializer_range=spread))
+    else:
+        made = transformers.GPT2LMHeadModel(transformers.GPT2Config(initializer_range=spread))
+    made.eval().generation_config.eos_token_id = None
+    made.save_pretrained(folder)
+    # Converters of some runtimes ask for a tokenizer; the bench itself passes ids.
+    words = Tokenizer(models.WordLevel({f"t{i}": i for i in range(made.config.vocab_size)}, unk_token="t0"))
+    transformers.PreTrainedTokenizerFast(tokenizer_object=words, unk_token="t0", bos_token="t1", eos_token="t2").save_pretrained(folder)
+    print(f"{sum(parameter.numel() for parameter in made.parameters()) / 1e6:.0f} M parameters")
+
+
+if __name__ == "__main__":
+    make(*sys.argv[1:])

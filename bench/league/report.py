@@ -1,4 +1,7 @@
-"""The league's tables, from the rows of its JSON file; bench/tables.py writes them into a page."""
+"""The league's tables and its figures, one a line, from the rows of its JSON file."""
+
+import csv
+import io
 
 
 def seconds(x):
@@ -74,3 +77,29 @@ TABLES = {"machine": machine, "attention": attention, "models": models, "absent"
 def page(data):
     """All tables as one Markdown text."""
     return "\n\n".join("\n".join(table(data)) for table in TABLES.values()) + "\n"
+
+
+def lines(data):
+    """The figures in the form of attentive-bench's CSV files, which bench/tables.py takes into bench/results."""
+    text = io.StringIO()
+    text.write("# league: " + machine(data)[0] + "\n")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["suite", "case", "dtype", "way", "seconds", "ratio", "p10", "p90", "limit", "mib", "note"])
+    ours = set()
+    for part in ("attention", "models"):
+        for row in rows_of(data, part):
+            # This package has no 8-bit form: those of others stand beside its bfloat16.
+            dtype, way = ("bf16", f"{row['way']}, 8 bits") if row["dtype"] == "int8" else (row["dtype"], row["way"])
+            if "refused" in row:
+                writer.writerow(["league", row["case"], dtype, way, *[""] * 6, f"not run: {row['refused']}"])
+                continue
+            timings = [(row["case"], row)] if part == "attention" else [
+                (f"{row['case']}, {what}", row[key]) for what, key in (("prompt of 512", "first_s"), ("a token", "token_s"))]
+            for case, timing in timings:
+                if (case, dtype) not in ours:
+                    ours.add((case, dtype))
+                    writer.writerow(["league", case, dtype, "attentive", f"{timing['ours']['median']:.6g}", *[""] * 6])
+                if not row["way"].startswith("attentive") or "built-in" in row["way"]:
+                    spread = [f"{timing['ratio'][key]:.6g}" for key in ("median", "p10", "p90")]
+                    writer.writerow(["league", case, dtype, way, f"{timing['peer']['median']:.6g}", *spread, "", "", ""])
+    return text.getvalue()

@@ -4,7 +4,7 @@
     bench/league/run.py [--part attention models] [--peers NAME...] [--dtype fp32 bf16 int8] [--out FOLDER]
 
 Makes one virtual environment per peer, checks every result, and times this package and the peers in turns. Writes
-league.json and league.md into the output folder; rows of earlier runs stay unless this run measures them again. A peer
+league.json, league.md and league.csv into the output folder; rows of earlier runs stay unless this run measures them again. A peer
 that cannot be installed, converted or run is listed with the reason.
 """
 
@@ -111,7 +111,9 @@ class League:
             # Reasons name files by their paths inside the output folder.
             partial.write_text(json.dumps(data, indent=1).replace(f"{self.out.absolute()}/", "") + "\n", encoding="utf-8")
             partial.replace(self.path)
-            (self.out / "league.md").write_text(report.page(json.loads(self.path.read_text(encoding="utf-8"))), encoding="utf-8")
+            data = json.loads(self.path.read_text(encoding="utf-8"))
+            (self.out / "league.md").write_text(report.page(data), encoding="utf-8")
+            (self.out / "league.csv").write_text(report.lines(data), encoding="utf-8")
 
 
 def empty():
@@ -155,7 +157,7 @@ def parsed(arguments):
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--no-install", action="store_true", help="install nothing: list what is not there as absent")
     parser.add_argument("--ours", type=Path, default=ROOT / "build/release/bench/league_ours", help="this package's program")
-    parser.add_argument("--out", type=Path, default=ROOT / "build/league", help="folder of league.json, league.md and the logs")
+    parser.add_argument("--out", type=Path, default=ROOT / "build/league", help="folder of league.json, league.md, league.csv and the logs")
     parser.add_argument("--environments", type=Path, help="folder of the virtual environments; default: inside --out")
     settings = parser.parse_args(arguments)
     settings.environments = (settings.environments or settings.out / "environments").absolute()

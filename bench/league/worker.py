@@ -1,10 +1,11 @@
 """Runs one peer inside its own environment and answers the lines of contender.py: worker.py PEER THREADS"""
 
-import importlib
 import json
 import os
 import sys
 import time
+
+import peers
 
 SAMPLE = 0.02  # seconds; a sample is the mean of as many calls as fill it
 
@@ -75,7 +76,7 @@ class Model:
 def main():
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # a library that prints does not disturb the protocol
-    peer = importlib.import_module(f"peers.{sys.argv[1]}").PEER
+    peer = peers.peer(sys.argv[1])
     commands = (Model if hasattr(peer, "continued") else Attention)(peer)
     for line in sys.stdin:
         command = json.loads(line)

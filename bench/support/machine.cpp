@@ -1,19 +1,32 @@
 #include "support/machine.h"
 
 #include <array>
+#include <cstdlib>
 #include <fstream>
 #include <sstream>
+#include <string_view>
 #include <sys/utsname.h>
 #include <thread>
 
+#include <ATen/Version.h>
 #include <fmt/format.h>
+#include <torch/cuda.h>
 #include <torch/version.h>
 
 #include <attentive/version.h>
 
-#include "support/isa.h"
-
 namespace bench {
+
+Isa isa_in_use() {
+  Isa isa;
+  isa.capability = at::get_cpu_capability();
+  isa.avx512 = isa.capability.starts_with("AVX512");
+  isa.avx2 = isa.avx512 || isa.capability == "AVX2";
+  const char* limit = std::getenv("ATEN_CPU_CAPABILITY");
+  isa.newest = isa.avx512 && !(limit && std::string_view(limit) == "avx512");
+  return isa;
+}
+
 namespace {
 
 /// The first entry with this name; empty if there is none.
@@ -86,6 +99,10 @@ std::string to_string(const Machine& machine, int threads) {
                      machine.device.empty() ? "" : machine.device + " beside ", machine.cpu, machine.isa,
                      machine.capability, machine.cores, threads, machine.libtorch, machine.package,
                      machine.compiler);
+}
+
+void finish(at::Device device) {
+  if (device.is_cuda()) torch::cuda::synchronize(device.index());
 }
 
 }  // namespace bench

@@ -1,7 +1,12 @@
 // The loop for the bfloat16 limit of a CPU with a matrix unit. It includes no header with inline library
 // code, because this unit is compiled for instructions that the CPU may lack.
 
-#include "support/peaks_amx.h"
+namespace bench {
+
+double amx_flops_a_step();
+void amx_loop(long steps);
+
+}  // namespace bench
 
 // Up to release 14, clang called these macros __AMXBF16__ and __AMXTILE__.
 #if (defined(__AMX_BF16__) || defined(__AMXBF16__)) && defined(__linux__)

@@ -14,8 +14,8 @@ void print_columns(const std::string& suite);
 void print_row(const Row& row);
 void print_growth(const std::vector<GrowthPoint>& points);
 
-/// Writes all measurements, with machine and peaks.
-void write_json(const std::string& path, const Machine& machine, const Runner& runner);
+/// Writes all measurements, one a line, below the machine and its limits.
+void write_csv(const std::string& path, const Machine& machine, const Runner& runner);
 
 /// Draws time and memory against T, one curve per series.
 void write_plot(const std::string& path, const Machine& machine, const Runner& runner);

@@ -7,9 +7,9 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
-#include "support/device.h"
+#include "support/machine.h"
 #include "support/report.h"
-#include "support/timer.h"
+#include "support/timing.h"
 
 namespace bench {
 namespace {

@@ -8,7 +8,7 @@
 #include <c10/core/Device.h>
 
 #include "support/peaks.h"
-#include "support/stats.h"
+#include "support/timing.h"
 
 namespace bench {
 

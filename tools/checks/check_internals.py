@@ -25,7 +25,7 @@ ALLOWED = (
     "src/distributed/gloo_backend.cpp",
     "src/distributed/nccl_backend.cpp",
     "src/train/adamw.cpp",  # another library, so a place of its own: the fused step and norm of many tensors
-    "bench/support/peak_bf16.cpp",  # measures LibTorch's own tile product
+    "bench/support/peaks.cpp",  # measures LibTorch's own tile product
     "bench/accelerate_bench.cpp",  # TorchScript
     "bench/zero_mask_bench.cpp",  # measures its attention kernel without what the library adds
     "src/accelerate/doors.cpp",  # PyTorch's attention operators, which it computes or leaves to PyTorch

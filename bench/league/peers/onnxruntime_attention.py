@@ -1,7 +1,7 @@
 """ONNX Runtime's attention operators: GroupQueryAttention, which is causal, and MultiHeadAttention for the full case."""
 
 from environments import Environment
-from peers.inputs import bias_of, read
+from peers import bias_of, read
 
 
 class OnnxRuntimeAttention:

@@ -1,7 +1,7 @@
 """OpenVINO's scaled dot-product attention, with a mask of all pairs where a variant needs a bias."""
 
 from environments import Environment
-from peers.inputs import bias_of, read
+from peers import bias_of, read
 
 
 class OpenVinoAttention:

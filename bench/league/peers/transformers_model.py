@@ -50,3 +50,4 @@ class Transformers:
 
 
 PEER = Transformers("transformers, eager", compiled=False)
+COMPILED = Transformers("transformers, compiled", compiled=True)

@@ -1,7 +1,7 @@
 """vLLM's attention on CPUs: its operators, called as its backend does for one prompt, without the rest of vLLM."""
 
 from environments import Environment
-from peers.inputs import read, read_one
+from peers import read, read_one
 
 BLOCK = 128  # tokens of its cache; its default on CPUs
 
