@@ -7,7 +7,6 @@
 #include <attentive/models/bert.h>
 #include <attentive/models/generate.h>
 #include <attentive/models/gpt.h>
-#include <attentive/models/gpt2_names.h>
 #include <attentive/models/llama.h>
 #include <attentive/models/logits.h>
 #include <attentive/models/lora.h>

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <attentive/core/module_state.h>
 #include <attentive/models/pretrained.h>
 #include <attentive/modules/first_weights.h>
 
@@ -137,10 +136,6 @@ class Installation {
     give_back(tensor);
   }
 
-  // Assigns a tensor temporarily; packing the parameter copies it.
-  void put_for_now(const std::string& name) { set(name, renamed_.tensors.at(name).value.to(dtype_)); }
-  void give_back(const std::string& name) { give_back(renamed_.tensors.at(name)); }
-
  private:
   void set(const std::string& name, const at::Tensor& value) {
     auto parameter = parameters_.at(name);
@@ -159,23 +154,6 @@ class Installation {
   const StateDict& given_;
   const std::map<std::string, bool>& exclusive_;
 };
-
-struct PackedModule {
-  PackedParameters* module = nullptr;
-  std::vector<std::string> names;  // full names of its packed parameters in the model
-};
-
-std::vector<PackedModule> packed_modules(const torch::nn::Module& model) {
-  std::vector<PackedModule> found;
-  for (const auto& item : model.named_modules("", /*include_self=*/false)) {
-    auto* packed = dynamic_cast<PackedParameters*>(item.value().get());
-    if (packed == nullptr) continue;
-    auto names = packed->packed_parameters();
-    for (auto& name : names) name.insert(0, item.key() + '.');
-    found.push_back({packed, std::move(names)});
-  }
-  return found;
-}
 
 }  // namespace
 
@@ -204,17 +182,7 @@ void load_weights(const std::shared_ptr<torch::nn::Module>& module, ModelFolder&
 
   const auto dtype = options.dtype.value_or(dtype_of(renamed, folder.config));
   Installation installation(parameters, renamed, dtype, given, exclusive);
-  const auto packed = packed_modules(*module);
-  std::set<std::string> packed_names;
-  for (const auto& part : packed) packed_names.insert(part.names.begin(), part.names.end());
-  for (const auto& [name, parameter] : parameters) {
-    if (!packed_names.contains(name)) installation.put(name);
-  }
-  for (const auto& part : packed) {
-    for (const auto& name : part.names) installation.put_for_now(name);
-    part.module->pack();
-    for (const auto& name : part.names) installation.give_back(name);
-  }
+  for (const auto& item : parameters) installation.put(item.first);
 }
 
 namespace {

@@ -13,7 +13,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <attentive/models/generate.h>
-#include <attentive/models/gpt2_names.h>
+#include <attentive/models/python_names.h>
 #include <attentive/models/llama.h>
 #include <attentive/models/vit.h>
 
@@ -162,8 +162,8 @@ TEST_CASE("Models refuse tensors that they cannot read by name", "[extremes]") {
       {"Llama", [](auto& t) { Llama(llama())->loss(t, t); }},
       {"ViT", [](auto& t) { ViT(images())->forward(t); }},
       {"image_patches", [](auto& t) { image_patches(t, 2); }},
-      {"from_gpt2", [](auto& t) {
-         from_gpt2({{"wte.weight", t}, {"wpe.weight", t}}, small());
+      {"from_python_names", [](auto& t) {
+         from_python_names("gpt2", {{"wte.weight", t}, {"wpe.weight", t}});
        }}};
   const at::NoGradGuard no_grad;
   for (const auto& probe : probes) {

@@ -60,8 +60,8 @@ concept Pretrained = std::same_as<Model, GPT> || std::same_as<Model, Llama> || s
 /// tensor itself, without a copy, if dtype and layout fit and nothing else refers to the tensor. A tensor of
 /// a safetensors file then stays in the private mapping of the file, and the system reads it when it is first
 /// used. Training changes only memory, never the files, and `save_model_folder` may replace the folder
-/// meanwhile. Queries, keys and values (which are adjacent in memory here), GPT-2's transposed matrices, and
-/// converted tensors are copied.
+/// meanwhile. GPT-2's transposed matrices, a vision transformer's joined ones and converted tensors are
+/// copied.
 ///
 /// Throws c10::ValueError as the functions above do; if config.json asks for more layers or parameters than
 /// the folder's weights hold (before anything is allocated); and, listing at most ten of each kind, for
