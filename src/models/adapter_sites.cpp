@@ -7,12 +7,7 @@
 
 #include <torch/nn/modules/linear.h>
 
-#include <attentive/models/bert.h>
-#include <attentive/models/gpt.h>
-#include <attentive/models/llama.h>
-#include <attentive/models/vit.h>
-
-#include "models/name_rules.h"
+#include "models/python_names.h"
 
 namespace attentive {
 namespace {
@@ -21,22 +16,16 @@ constexpr std::string_view kWeight = ".weight";
 
 // The names of a model's family, and whether Python's class puts the prefix before them.
 struct FamilyNames {
-  std::string_view family;
+  const Family* family = nullptr;
   bool prefixed = true;
 };
 
 FamilyNames family_names(const torch::nn::Module& model) {
-  if (dynamic_cast<const GPTImpl*>(&model)) return {"gpt2"};
-  if (dynamic_cast<const LlamaImpl*>(&model)) return {"llama"};
-  if (const auto* bert = dynamic_cast<const BertImpl*>(&model)) {
-    const auto& options = bert->options;
-    const bool prefixed = options.masked_lm() || options.head() != BertHead::None;
-    return {options.shared_layers() ? "albert" : options.padding_id() ? "roberta" : "bert", prefixed};
-  }
-  if (const auto* vit = dynamic_cast<const ViTImpl*>(&model)) {
-    return {vit->options.distillation_token() ? "deit" : "vit", vit->options.num_classes() > 0};
-  }
-  return {};
+  bool prefixed = true;
+  if (const auto* bert = dynamic_cast<const BertImpl*>(&model))
+    prefixed = bert->options.masked_lm() || bert->options.head() != BertHead::None;
+  if (const auto* vit = dynamic_cast<const ViTImpl*>(&model)) prefixed = vit->options.num_classes() > 0;
+  return {natural_family(model), prefixed};
 }
 
 std::string without_weight(std::string name) {
@@ -63,7 +52,7 @@ const NamePair& module_name(const NameTable& table, const NamePair& pair) {
 class Sites {
  public:
   explicit Sites(const std::shared_ptr<torch::nn::Module>& model) : names_(family_names(*model)) {
-    if (!names_.family.empty()) table_.emplace(find_family(names_.family)->rules);
+    if (names_.family) table_.emplace(names_.family->rules);
     for (const auto& item : model->named_modules()) modules_.emplace(item.key(), item.value());
     for (const auto& item : model->named_modules()) {
       // A weight that several names share has one adapter.
@@ -135,14 +124,10 @@ std::vector<AdapterSite> adapter_sites(const std::shared_ptr<torch::nn::Module>&
   return Sites(model).take();
 }
 
-std::string_view adapter_family(const torch::nn::Module& model) {
-  return family_names(model).family;
-}
-
 std::string site_name(const torch::nn::Module& model, std::string_view python_name) {
   const auto names = family_names(model);
-  if (names.family.empty()) return std::string(python_name);
-  const NameTable table(find_family(names.family)->rules);
+  if (!names.family) return std::string(python_name);
+  const NameTable table(names.family->rules);
   std::optional<int64_t> layer;
   const auto plain = table.without_prefix(python_name) + std::string(kWeight);
   for (const auto* pair : table.of_python_name(plain, layer)) {
@@ -155,11 +140,10 @@ std::string site_name(const torch::nn::Module& model, std::string_view python_na
   return {};
 }
 
-std::vector<std::string> default_targets(std::string_view family) {
-  if (family == "gpt2") return {"c_attn"};
-  if (family == "llama") return {"q_proj", "v_proj"};
-  if (family == "bert" || family == "roberta") return {"query", "value"};
-  return {};
+std::vector<std::string> default_targets(const torch::nn::Module& model) {
+  const auto* family = natural_family(model);
+  if (!family) return {};
+  return {family->peft_targets.begin(), family->peft_targets.end()};
 }
 
 bool is_target(std::string_view target, std::string_view name) {

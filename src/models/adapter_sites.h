@@ -33,15 +33,12 @@ struct AdapterSite {
 /// have the names of their modules.
 std::vector<AdapterSite> adapter_sites(const std::shared_ptr<torch::nn::Module>& model);
 
-/// The family of transformers whose names `adapter_sites` uses; empty if there is none.
-std::string_view adapter_family(const torch::nn::Module& model);
-
 /// The name of a layer in a file of another version of transformers, or without its prefix, as
 /// `adapter_sites` has it; empty if the family has no such layer.
 std::string site_name(const torch::nn::Module& model, std::string_view python_name);
 
 /// The layers that peft adapts if it is not told which; empty if it has to be told.
-std::vector<std::string> default_targets(std::string_view family);
+std::vector<std::string> default_targets(const torch::nn::Module& model);
 
 /// Whether peft adapts a layer for this target: all of them, the name, or its end.
 bool is_target(std::string_view target, std::string_view name);

@@ -2,58 +2,38 @@
 #include "models/model_config.h"
 
 namespace attentive {
-namespace {
-
-const char* head_dropout_field(std::string_view family) {
-  return family == "albert" ? "classifier_dropout_prob" : "classifier_dropout";
-}
-
-// Returns the beginning of the names of a family's Python classes.
-std::string class_stem(std::string_view family) {
-  if (family == "albert") return "Albert";
-  if (family == "roberta") return "Roberta";
-  if (family == "xlm-roberta") return "XLMRoberta";
-  return family == "camembert" ? "Camembert" : "Bert";
-}
-
-}  // namespace
-
-bool is_roberta(std::string_view family) {
-  return family == "roberta" || family == "xlm-roberta" || family == "camembert";
-}
-
-BertOptions read_bert_options(const std::string& caller, std::string_view family, const FileValue& config_,
+BertOptions read_bert_options(const std::string& caller, const Family& family, const FileValue& config_,
                               const BertParts& parts, const PretrainedOptions& pretrained) {
   const ModelConfig config(caller, config_);
   check_common_fields(config);
   config.must_be("is_decoder", false);
   config.must_be("position_embedding_type", "absolute");
-  const bool albert = family == "albert";
+  const auto& traits = family.encoder;
   BertOptions options(config.size("vocab_size"), config.size("max_position_embeddings", 512),
                       config.size("hidden_size"), config.size("num_attention_heads"),
                       config.layers("num_hidden_layers"));
   options.token_types(config.size("type_vocab_size", 2))
       .hidden_dim(config.size("intermediate_size"))
-      .activation(config.activation("hidden_act", albert ? "gelu_new" : "gelu"))
+      .activation(config.activation("hidden_act", traits.activation))
       .eps(config.number("layer_norm_eps", 1e-12))
-      .dropout(config.dropout({"hidden_dropout_prob", "attention_probs_dropout_prob"}, albert ? 0.0 : 0.1,
+      .dropout(config.dropout({"hidden_dropout_prob", "attention_probs_dropout_prob"}, traits.dropout,
                               pretrained.dropout))
       .pooler(parts.pooler)
       .masked_lm(parts.masked_lm)
       .head(parts.head);
   if (parts.head != BertHead::None) {
-    const auto usual = albert ? 0.1 : config.number("hidden_dropout_prob", 0.1);
+    const auto usual = traits.head_dropout ? *traits.head_dropout : config.number("hidden_dropout_prob", 0.1);
     options.num_labels(read_labels(config))
-        .head_dropout(pretrained.dropout.value_or(config.number(head_dropout_field(family), usual)));
+        .head_dropout(pretrained.dropout.value_or(config.number(traits.head_dropout_field, usual)));
   }
   if (parts.masked_lm) config.must_be("tie_word_embeddings", true);
-  if (is_roberta(family)) {
+  if (traits.padding_positions) {
     if (config.is_null("pad_token_id")) config.refuse("pad_token_id", "a token, from which positions count");
     options.padding_id(config.integer("pad_token_id", 1));
   } else if (!config.is_null("pad_token_id")) {
     options.frozen_id(config.integer("pad_token_id", 0));
   }
-  if (albert) {
+  if (traits.shared_layers) {
     config.must_be("num_hidden_groups", int64_t{1});
     config.must_be("inner_group_num", int64_t{1});
     options.embedding_dim(config.size("embedding_size", 128)).shared_layers(true);
@@ -61,7 +41,7 @@ BertOptions read_bert_options(const std::string& caller, std::string_view family
   return options;
 }
 
-void write_bert_options(std::string_view family, const BertOptions& options, FileValue::Dict& config) {
+void write_bert_options(const Family& family, const BertOptions& options, FileValue::Dict& config) {
   const auto set = [&](std::string_view field, FileValue value) {
     set_field(config, field, std::move(value));
   };
@@ -69,9 +49,9 @@ void write_bert_options(std::string_view family, const BertOptions& options, Fil
                      : options.head() == BertHead::Sequence ? "ForSequenceClassification"
                      : options.head() == BertHead::Tokens   ? "ForTokenClassification"
                                                             : "Model";
-  set("architectures", FileValue::List{{class_stem(family) + kind}});
+  set("architectures", FileValue::List{{std::string(family.python_class) + kind}});
   if (options.head() != BertHead::None) {
-    set(head_dropout_field(family), options.head_dropout());
+    set(family.encoder.head_dropout_field, options.head_dropout());
     write_labels(config, options.num_labels());
   }
   set("vocab_size", options.vocab_size());
@@ -88,7 +68,7 @@ void write_bert_options(std::string_view family, const BertOptions& options, Fil
   set("tie_word_embeddings", true);
   const auto padding = options.padding_id() ? options.padding_id() : options.frozen_id();
   set("pad_token_id", padding ? FileValue(*padding) : FileValue());
-  if (family != "albert") return;
+  if (!family.encoder.shared_layers) return;
   set("embedding_size", options.embedding_dim() > 0 ? options.embedding_dim() : options.emb_dim());
   set("num_hidden_groups", int64_t{1});
   set("inner_group_num", int64_t{1});

@@ -15,21 +15,18 @@ struct BertParts {
   BertHead head = BertHead::None;
 };
 
-/// Whether the models of a family are RoBERTa's under another name; only their tokenizers differ.
-bool is_roberta(std::string_view family);
-
 GPTOptions read_gpt_options(const std::string& caller, const FileValue& config,
                             const PretrainedOptions& options);
-LlamaOptions read_llama_options(const std::string& caller, std::string_view family, const FileValue& config,
+LlamaOptions read_llama_options(const std::string& caller, const Family& family, const FileValue& config,
                                 const PretrainedOptions& options);
-BertOptions read_bert_options(const std::string& caller, std::string_view family, const FileValue& config,
+BertOptions read_bert_options(const std::string& caller, const Family& family, const FileValue& config,
                               const BertParts& parts, const PretrainedOptions& options);
-ViTOptions read_vit_options(const std::string& caller, std::string_view family, const FileValue& config,
+ViTOptions read_vit_options(const std::string& caller, const Family& family, const FileValue& config,
                             bool classifier, const PretrainedOptions& options);
 
-void write_gpt_options(const GPTOptions& options, FileValue::Dict& config);
-void write_llama_options(std::string_view family, const LlamaOptions& options, FileValue::Dict& config);
-void write_bert_options(std::string_view family, const BertOptions& options, FileValue::Dict& config);
-void write_vit_options(const ViTOptions& options, FileValue::Dict& config);
+void write_gpt_options(const Family& family, const GPTOptions& options, FileValue::Dict& config);
+void write_llama_options(const Family& family, const LlamaOptions& options, FileValue::Dict& config);
+void write_bert_options(const Family& family, const BertOptions& options, FileValue::Dict& config);
+void write_vit_options(const Family& family, const ViTOptions& options, FileValue::Dict& config);
 
 }  // namespace attentive

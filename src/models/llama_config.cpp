@@ -9,32 +9,6 @@
 namespace attentive {
 namespace {
 
-bool is_gemma(std::string_view family) {
-  return family == "gemma2" || family == "gemma3_text";
-}
-
-bool is_qwen(std::string_view family) {
-  return family == "qwen2" || family == "qwen3";
-}
-
-// The next three functions return the defaults of transformers' classes for fields that may be absent.
-int64_t default_kv_heads(std::string_view family, int64_t heads) {
-  if (family == "mistral") return 8;
-  if (is_qwen(family)) return 32;
-  return is_gemma(family) ? 4 : heads;
-}
-
-int64_t default_head_dim(std::string_view family) {
-  if (is_gemma(family)) return 256;
-  return family == "qwen3" ? 128 : 0;
-}
-
-int64_t default_context(std::string_view family) {
-  if (family == "llama") return 2048;
-  if (is_qwen(family)) return 32768;
-  return family == "gemma2" ? 8192 : 131072;
-}
-
 constexpr int64_t kDefaultWindow = 4096;
 
 // Reads one rotation. Old files have rope_theta next to the scaling, new ones inside it.
@@ -64,12 +38,11 @@ RotaryPositionsOptions read_rotary(const std::optional<ModelConfig>& scaling, do
 
 // As in Python, rope_scaling (old files) takes precedence over rope_parameters (new files), which may hold a
 // rotation for each kind of layer.
-void read_rotations(const ModelConfig& config, std::string_view family, LlamaOptions& options) {
+void read_rotations(const ModelConfig& config, const DecoderTraits& traits, LlamaOptions& options) {
   if (config.number("partial_rotary_factor", 1.0) != 1.0) {
     config.refuse("partial_rotary_factor", "1, the rotation of all features");
   }
-  const bool two = family == "gemma3_text";
-  const auto theta = config.number("rope_theta", two ? 1e6 : 1e4);
+  const auto theta = config.number("rope_theta", traits.theta);
   const auto old = config.object("rope_scaling"), parameters = config.object("rope_parameters");
   const auto context = options.context_length();
   const bool nested = parameters && (parameters->find("full_attention") != nullptr ||
@@ -77,15 +50,16 @@ void read_rotations(const ModelConfig& config, std::string_view family, LlamaOpt
   const auto full = nested ? parameters->object("full_attention") : parameters;
   const auto base = old && full ? full->number("rope_theta", theta) : theta;
   options.rotary(read_rotary(old ? old : full, base, context));
-  if (!two && !nested) return;
-  const auto local = config.number("rope_local_base_freq", two ? 1e4 : theta);
+  if (!traits.local_theta && !nested) return;
+  const auto local = config.number("rope_local_base_freq", traits.local_theta.value_or(theta));
   const auto sliding = nested ? parameters->object("sliding_attention") : std::nullopt;
   options.window_rotary(read_rotary(sliding, local, context));
 }
 
 // Whether each layer has a window, from layer_types or, if that is absent, from the family's rule.
-std::vector<bool> sliding_layers(const ModelConfig& config, std::string_view family, int64_t layers) {
-  std::vector<bool> sliding(static_cast<size_t>(layers), family == "mistral");
+std::vector<bool> sliding_layers(const ModelConfig& config, const Family& family, int64_t layers) {
+  const auto rule = family.decoder.windows;
+  std::vector<bool> sliding(static_cast<size_t>(layers));
   const auto types = config.words("layer_types");
   if (!types.empty()) {
     if (types.size() != sliding.size()) {
@@ -96,8 +70,8 @@ std::vector<bool> sliding_layers(const ModelConfig& config, std::string_view fam
         config.refuse("layer_types",
                       fmt::format("\"full_attention\" or \"sliding_attention\" for layer {}", i));
       }
-      if (family == "mistral" && types[i] != "sliding_attention") {
-        config.refuse("layer_types", "windows in all layers of a mistral");
+      if (rule == WindowRule::All && types[i] != "sliding_attention") {
+        config.refuse("layer_types", fmt::format("windows in all layers of a {}", family.name));
       }
       sliding[i] = types[i] == "sliding_attention";
     }
@@ -108,19 +82,20 @@ std::vector<bool> sliding_layers(const ModelConfig& config, std::string_view fam
                            : config.size("_sliding_window_pattern", 6);
   const auto first = config.integer("max_window_layers", 28);
   for (int64_t i = 0; i < layers; ++i) {
-    const bool window = family == "gemma2"        ? (i + 1) % 2 != 0
-                        : family == "gemma3_text" ? (i + 1) % pattern != 0
-                        : is_qwen(family)         ? i >= first
-                                                  : family == "mistral";
+    const bool window = rule == WindowRule::EveryOther        ? (i + 1) % 2 != 0
+                        : rule == WindowRule::AllButEveryNth ? (i + 1) % pattern != 0
+                        : rule == WindowRule::FromLayer      ? i >= first
+                                                             : rule == WindowRule::All;
     sliding[static_cast<size_t>(i)] = window;
   }
   return sliding;
 }
 
-void read_windows(const ModelConfig& config, std::string_view family, LlamaOptions& options) {
-  if (family == "llama") return;
-  const bool none =
-      config.is_null("sliding_window") || (is_qwen(family) && !config.flag("use_sliding_window", false));
+void read_windows(const ModelConfig& config, const Family& family, LlamaOptions& options) {
+  const auto rule = family.decoder.windows;
+  if (rule == WindowRule::None) return;
+  const bool none = config.is_null("sliding_window") ||
+                    (rule == WindowRule::FromLayer && !config.flag("use_sliding_window", false));
   const auto sliding = sliding_layers(config, family, options.num_layers());
   const bool any = std::find(sliding.begin(), sliding.end(), true) != sliding.end();
   if (none) {
@@ -135,27 +110,21 @@ void read_windows(const ModelConfig& config, std::string_view family, LlamaOptio
   if (any) options.windows(std::move(windows));
 }
 
-void read_gemma(const ModelConfig& config, std::string_view family, LlamaOptions& options) {
+void read_gemma(const ModelConfig& config, const DecoderTraits& traits, LlamaOptions& options) {
   config.must_be("use_bidirectional_attention", false);
-  const bool two = family == "gemma2";
-  const auto softcap = [&](std::string_view field, double fallback) {
-    if (config.is_null(field) || (!two && config.find(field) == nullptr)) return std::optional<double>();
-    return std::optional(config.number(field, fallback));
+  const auto softcap = [&](std::string_view field, std::optional<double> fallback) {
+    return config.find(field) == nullptr && !config.is_null(field) ? fallback : config.number(field);
   };
   options.unit_offset(true)
-      .norm_after(true)
       .scaled_embedding(true)
-      .qk_norm(!two)
-      .activation(config.activation("hidden_activation", "gelu_pytorch_tanh"))
       .scale(std::pow(config.number("query_pre_attn_scalar", 256.0), -0.5))
-      .logit_softcap(softcap("final_logit_softcapping", 30.0));
-  // Python's Gemma 3 has this field but does not use it.
-  if (two) options.softcap(softcap("attn_logit_softcapping", 50.0));
+      .logit_softcap(softcap("final_logit_softcapping", traits.logit_softcap));
+  if (traits.softcap) options.softcap(softcap("attn_logit_softcapping", traits.softcap));
 }
 
 }  // namespace
 
-LlamaOptions read_llama_options(const std::string& caller, std::string_view family, const FileValue& config_,
+LlamaOptions read_llama_options(const std::string& caller, const Family& family, const FileValue& config_,
                                 const PretrainedOptions& pretrained) {
   const ModelConfig config(caller, config_);
   check_common_fields(config);
@@ -163,22 +132,24 @@ LlamaOptions read_llama_options(const std::string& caller, std::string_view fami
   LlamaOptions options(config.size("vocab_size"), config.size("hidden_size"), heads,
                        config.layers("num_hidden_layers"));
   const bool null_heads = config.is_null("num_key_value_heads");
-  const bool biases = family != "mistral" && family != "qwen2" && config.flag("attention_bias", false);
+  const auto& traits = family.decoder;
+  const bool biases = traits.attention_bias_field && config.flag("attention_bias", false);
   options.hidden_dim(config.size("intermediate_size"))
-      .context_length(config.size("max_position_embeddings", default_context(family)))
-      .num_kv_heads(null_heads ? heads : config.size("num_key_value_heads", default_kv_heads(family, heads)))
-      .head_dim(config.size("head_dim", config.is_null("head_dim") ? 0 : default_head_dim(family)))
-      .activation(is_gemma(family) ? Activation::GeluTanh : config.activation("hidden_act", "silu"))
-      .qkv_bias(biases || family == "qwen2")
+      .context_length(config.size("max_position_embeddings", traits.context))
+      .num_kv_heads(null_heads ? heads : config.size("num_key_value_heads", traits.kv_heads > 0 ? traits.kv_heads : heads))
+      .head_dim(config.size("head_dim", config.is_null("head_dim") ? 0 : traits.head_dim))
+      .activation(config.activation(traits.activation_field, traits.activation))
+      .qkv_bias(biases || traits.qkv_bias)
       .out_bias(biases)
-      .ff_bias(family == "llama" && config.flag("mlp_bias", false))
-      .qk_norm(family == "qwen3")
-      .tied(config.flag("tie_word_embeddings", is_gemma(family)))
+      .ff_bias(traits.mlp_bias_field && config.flag("mlp_bias", false))
+      .qk_norm(traits.qk_norm)
+      .norm_after(traits.norm_after)
+      .tied(config.flag("tie_word_embeddings", traits.tied))
       .eps(config.number("rms_norm_eps", 1e-6))
       .dropout(config.dropout({"attention_dropout"}, 0.0, pretrained.dropout));
-  if (is_gemma(family)) read_gemma(config, family, options);
+  if (traits.gemma) read_gemma(config, traits, options);
   read_windows(config, family, options);
-  read_rotations(config, family, options);
+  read_rotations(config, traits, options);
   return options;
 }
 
@@ -203,12 +174,12 @@ FileValue::Dict rope_parameters(const RotaryPositionsOptions& rotary) {
 }
 
 // Writes the fields that versions 4 and 5 of transformers read.
-void write_rotations(std::string_view family, const LlamaOptions& options, FileValue::Dict& config) {
+void write_rotations(const DecoderTraits& traits, const LlamaOptions& options, FileValue::Dict& config) {
   const auto full = rope_parameters(options.rotary());
   const bool scaled = options.rotary().scaling() != RotaryScaling::None;
   set_field(config, "rope_theta", options.rotary().base());
   set_field(config, "rope_scaling", scaled ? FileValue(full) : FileValue());
-  if (family != "gemma3_text") {
+  if (!traits.local_theta) {
     set_field(config, "rope_parameters", full);
     return;
   }
@@ -220,11 +191,11 @@ void write_rotations(std::string_view family, const LlamaOptions& options, FileV
   set_field(config, "rope_parameters", both);
 }
 
-void write_windows(std::string_view family, const LlamaOptions& options, FileValue::Dict& config) {
-  if (family == "llama") return;
+void write_windows(const DecoderTraits& traits, const LlamaOptions& options, FileValue::Dict& config) {
+  if (traits.windows == WindowRule::None) return;
   const auto& windows = options.windows();
   const auto widest = windows.empty() ? 0 : *std::max_element(windows.begin(), windows.end());
-  if (family != "mistral") {
+  if (traits.windows != WindowRule::All) {
     FileValue::List types;
     for (size_t i = 0; i < static_cast<size_t>(options.num_layers()); ++i) {
       const bool window = i < windows.size() && windows[i] > 0;
@@ -232,10 +203,10 @@ void write_windows(std::string_view family, const LlamaOptions& options, FileVal
     }
     set_field(config, "layer_types", types);
   }
-  if (is_qwen(family)) set_field(config, "use_sliding_window", widest > 0);
+  if (traits.windows == WindowRule::FromLayer) set_field(config, "use_sliding_window", widest > 0);
   if (widest > 0) {
     set_field(config, "sliding_window", widest);
-  } else if (!is_gemma(family)) {
+  } else if (!traits.gemma) {
     set_field(config, "sliding_window", FileValue());
   } else if (const FileValue before(config);  // Python's Gemma cannot run without a number
              ModelConfig("save_model_folder", before).find("sliding_window") == nullptr) {
@@ -243,31 +214,24 @@ void write_windows(std::string_view family, const LlamaOptions& options, FileVal
   }
 }
 
-void write_gemma(std::string_view family, const LlamaOptions& options, FileValue::Dict& config) {
+void write_gemma(const DecoderTraits& traits, const LlamaOptions& options, FileValue::Dict& config) {
   const auto head_dim = options.head_dim() > 0 ? options.head_dim() : options.emb_dim() / options.num_heads();
   const auto scale = options.scale().value_or(std::pow(static_cast<double>(head_dim), -0.5));
   const auto cap = [](const std::optional<double>& value) { return value ? FileValue(*value) : FileValue(); };
   set_field(config, "query_pre_attn_scalar", static_cast<int64_t>(std::llround(1.0 / (scale * scale))));
-  if (family == "gemma2") set_field(config, "attn_logit_softcapping", cap(options.softcap()));
+  if (traits.softcap) set_field(config, "attn_logit_softcapping", cap(options.softcap()));
   set_field(config, "final_logit_softcapping", cap(options.logit_softcap()));
-}
-
-std::string_view architecture(std::string_view family) {
-  if (family == "mistral") return "MistralForCausalLM";
-  if (family == "qwen2") return "Qwen2ForCausalLM";
-  if (family == "qwen3") return "Qwen3ForCausalLM";
-  if (family == "gemma2") return "Gemma2ForCausalLM";
-  return family == "gemma3_text" ? "Gemma3ForCausalLM" : "LlamaForCausalLM";
 }
 
 }  // namespace
 
-void write_llama_options(std::string_view family, const LlamaOptions& options, FileValue::Dict& config) {
+void write_llama_options(const Family& family, const LlamaOptions& options, FileValue::Dict& config) {
+  const auto& traits = family.decoder;
   const auto set = [&](std::string_view field, FileValue value) {
     set_field(config, field, std::move(value));
   };
   const auto or_else = [](int64_t value, int64_t fallback) { return value > 0 ? value : fallback; };
-  set("architectures", FileValue::List{{std::string(architecture(family))}});
+  set("architectures", FileValue::List{{std::string(family.python_class) + "ForCausalLM"}});
   set("vocab_size", options.vocab_size());
   set("hidden_size", options.emb_dim());
   set("num_hidden_layers", options.num_layers());
@@ -276,16 +240,15 @@ void write_llama_options(std::string_view family, const LlamaOptions& options, F
   set("head_dim", or_else(options.head_dim(), options.emb_dim() / std::max<int64_t>(options.num_heads(), 1)));
   set("intermediate_size", hidden_dim_of(options));
   set("max_position_embeddings", or_else(options.context_length(), 131072));
-  set(is_gemma(family) ? "hidden_activation" : "hidden_act",
-      std::string(activation_word(options.activation())));
+  set(traits.activation_field, std::string(activation_word(options.activation())));
   set("rms_norm_eps", options.eps());
   set("tie_word_embeddings", options.tied());
   set("attention_dropout", options.dropout());
-  if (family != "mistral" && family != "qwen2") set("attention_bias", options.qkv_bias());
-  if (family == "llama") set("mlp_bias", options.ff_bias());
-  if (is_gemma(family)) write_gemma(family, options, config);
-  write_windows(family, options, config);
-  write_rotations(family, options, config);
+  if (traits.attention_bias_field) set("attention_bias", options.qkv_bias());
+  if (traits.mlp_bias_field) set("mlp_bias", options.ff_bias());
+  if (traits.gemma) write_gemma(traits, options, config);
+  write_windows(traits, options, config);
+  write_rotations(traits, options, config);
 }
 
 }  // namespace attentive

@@ -13,6 +13,7 @@
 
 #include "core/check.h"
 #include "core/kept_tensors.h"
+#include "models/families.h"
 #include "models/lora_state.h"
 
 namespace attentive {
@@ -103,7 +104,7 @@ Lora Lora::attach(const std::shared_ptr<torch::nn::Module>& model) {
   auto& options = state_->options;
   const auto all = adapter_sites(model);
   const auto sites =
-      chosen_sites(all, options.targets.empty() ? default_targets(adapter_family(*model)) : options.targets);
+      chosen_sites(all, options.targets.empty() ? default_targets(*model) : options.targets);
   for (const auto& site : sites) check_site(site, options);
 
   std::vector<State::Adapter> adapters;
@@ -219,7 +220,8 @@ std::vector<std::string> Lora::layers() const {
 }
 
 std::string_view Lora::family() const {
-  return attached() ? adapter_family(*state_->model) : std::string_view();
+  const auto* family = attached() ? natural_family(*state_->model) : nullptr;
+  return family ? family->name : std::string_view();
 }
 
 const LoraOptions& Lora::options() const {

@@ -18,7 +18,7 @@
 #include "models/config_demands.h"
 #include "models/family_options.h"
 #include "models/model_config.h"
-#include "models/name_rules.h"
+#include "models/python_names.h"
 
 namespace attentive {
 namespace {
@@ -187,29 +187,31 @@ void load_weights(const std::shared_ptr<torch::nn::Module>& module, ModelFolder&
 
 namespace {
 
-std::string_view model_of(const char* caller, const ModelFolder& folder) {
+const Family& family_of(const char* caller, const ModelFolder& folder) {
   const auto* family = find_family(folder.family);
   TORCH_CHECK_VALUE(family != nullptr, caller, ": ", folder.path.string(), ": expected one of the families ",
                     known_families(), "; got \"", folder.family, '"');
-  return family->model;
+  return *family;
 }
 
+struct CheckedFolder {
+  const Family& family;
+  std::string caller;  // how errors about the config begin: "<caller>: <folder>/config.json"
+};
+
 // Refuses a folder of a family that the model does not read, and a config of more layers than the folder has
-// weights for, as options may hold something for each layer. Returns how errors about the config begin:
-// "<caller>: <folder>/config.json".
-std::string check_folder(const char* caller, std::string_view model, const ModelFolder& folder) {
+// weights for, as options may hold something for each layer.
+CheckedFolder check_folder(const char* caller, std::string_view model, const ModelFolder& folder) {
   const auto path = folder.path.string();
   TORCH_CHECK_VALUE(folder.config.is<FileValue::Dict>(), caller, ": ", path, ": expected a config, got a ",
                     folder.config.kind());
-  const auto reader = model_of(caller, folder);
-  TORCH_CHECK_VALUE(reader == model, caller, ": ", path, ": expected a folder that attentive::", model,
-                    " reads, got a ", folder.family, ", which attentive::", reader, " reads");
+  const auto& family = family_of(caller, folder);
+  TORCH_CHECK_VALUE(family.model == model, caller, ": ", path, ": expected a folder that attentive::", model,
+                    " reads, got a ", family.name, ", which attentive::", family.model, " reads");
   const auto prefix = fmt::format("{}: {}/config.json", caller, path);
-  if (folder.family != "albert") {  // ALBERT's layers share their weights
-    const auto* layers = folder.family == "gpt2" ? "n_layer" : "num_hidden_layers";
-    check_layers(ModelConfig(prefix, folder.config), layers, folder.weights);
-  }
-  return prefix;
+  if (!family.layers_field.empty())
+    check_layers(ModelConfig(prefix, folder.config), family.layers_field, folder.weights);
+  return {family, prefix};
 }
 
 bool has_weight(const NameTable& table, const StateDict& weights, std::string_view our_name) {
@@ -236,15 +238,16 @@ bool has_classifier(const ModelFolder& folder, const PretrainedOptions& options,
   return named && !matches_any(options.ignore, "classifier.weight");
 }
 
-BertParts parts_of(const ModelFolder& folder, const std::string& caller, const PretrainedOptions& options) {
+BertParts parts_of(const ModelFolder& folder, const CheckedFolder& checked, const PretrainedOptions& options) {
+  const auto& [family, caller] = checked;
   const auto name = architecture_of(folder, caller);
   const bool texts = name.ends_with("ForSequenceClassification"),
              tokens = name.ends_with("ForTokenClassification"), masked = name.ends_with("ForMaskedLM");
-  BertParts parts{!masked && !tokens && !(texts && is_roberta(folder.family)),
+  BertParts parts{!masked && !tokens && !(texts && family.encoder.padding_positions),
                   masked || name.ends_with("ForPreTraining")};
   bool pools = parts.pooler;
   if (!folder.weights.empty()) {
-    const NameTable table(find_family(folder.family)->rules);
+    const NameTable table(family.rules);
     parts.pooler = has_weight(table, folder.weights, "pooler.weight");
     parts.masked_lm = has_weight(table, folder.weights, "mlm_dense.weight");
     pools = parts.pooler || has_weight(table, folder.weights, "classifier_out.weight");
@@ -273,31 +276,32 @@ Model load(ModelFolder&& folder, const Options& options, const PretrainedOptions
 }  // namespace
 
 std::string pretrained_model(const ModelFolder& folder) {
-  return std::string(model_of("pretrained_model", folder));
+  return std::string(family_of("pretrained_model", folder).model);
 }
 
 GPTOptions gpt_options(const ModelFolder& folder, const PretrainedOptions& options) {
-  return read_gpt_options(check_folder("gpt_options", GPTImpl::kName, folder), folder.config, options);
+  return read_gpt_options(check_folder("gpt_options", GPTImpl::kName, folder).caller, folder.config, options);
 }
 
 LlamaOptions llama_options(const ModelFolder& folder, const PretrainedOptions& options) {
-  return read_llama_options(check_folder("llama_options", LlamaImpl::kName, folder), folder.family,
-                            folder.config, options);
+  const auto& [family, caller] = check_folder("llama_options", LlamaImpl::kName, folder);
+  return read_llama_options(caller, family, folder.config, options);
 }
 
 BertOptions bert_options(const ModelFolder& folder, const PretrainedOptions& options) {
-  const auto caller = check_folder("bert_options", BertImpl::kName, folder);
-  return read_bert_options(caller, folder.family, folder.config, parts_of(folder, caller, options), options);
+  const auto checked = check_folder("bert_options", BertImpl::kName, folder);
+  return read_bert_options(checked.caller, checked.family, folder.config, parts_of(folder, checked, options),
+                           options);
 }
 
 ViTOptions vit_options(const ModelFolder& folder, const PretrainedOptions& options) {
-  const auto caller = check_folder("vit_options", ViTImpl::kName, folder);
+  const auto& [family, caller] = check_folder("vit_options", ViTImpl::kName, folder);
   const auto name = architecture_of(folder, caller);
-  const bool base = name == "ViTModel" || name == "DeiTModel";
+  const bool base = name.ends_with("Model");
   const bool described = folder.weights.empty();
   const bool classifier =
       has_classifier(folder, options, described ? !base : name.ends_with("ForImageClassification"), !base);
-  return read_vit_options(caller, folder.family, folder.config, classifier, options);
+  return read_vit_options(caller, family, folder.config, classifier, options);
 }
 
 template <>

@@ -17,7 +17,7 @@ int64_t side(const ModelConfig& config, std::string_view field, int64_t fallback
 
 }  // namespace
 
-ViTOptions read_vit_options(const std::string& caller, std::string_view family, const FileValue& config_,
+ViTOptions read_vit_options(const std::string& caller, const Family& family, const FileValue& config_,
                             bool classifier, const PretrainedOptions& pretrained) {
   const ModelConfig config(caller, config_);
   check_common_fields(config);
@@ -29,19 +29,18 @@ ViTOptions read_vit_options(const std::string& caller, std::string_view family, 
       .hidden_dim(config.size("intermediate_size"))
       .activation(config.activation("hidden_act", "gelu"))
       .eps(config.number("layer_norm_eps", 1e-12))
-      .distillation_token(family == "deit")
+      .distillation_token(family.distillation_token)
       .qkv_bias(config.flag("qkv_bias", true))
       .dropout(
           config.dropout({"hidden_dropout_prob", "attention_probs_dropout_prob"}, 0.0, pretrained.dropout));
 }
 
-void write_vit_options(const ViTOptions& options, FileValue::Dict& config) {
+void write_vit_options(const Family& family, const ViTOptions& options, FileValue::Dict& config) {
   const auto set = [&](std::string_view field, FileValue value) {
     set_field(config, field, std::move(value));
   };
-  const std::string name = options.distillation_token() ? "DeiT" : "ViT";
   set("architectures",
-      FileValue::List{{name + (options.num_classes() > 0 ? "ForImageClassification" : "Model")}});
+      FileValue::List{{std::string(family.python_class) + (options.num_classes() > 0 ? "ForImageClassification" : "Model")}});
   set("image_size", options.image_size());
   set("patch_size", options.patch_size());
   set("num_channels", options.channels());

@@ -4,7 +4,7 @@
 #include <attentive/models/pretrained.h>
 
 #include "models/model_folders.h"
-#include "models/name_rules.h"
+#include "models/python_names.h"
 #include "support/errors.h"
 
 using namespace attentive;

@@ -21,7 +21,7 @@
 #include "base/files.h"
 #include "models/model_config.h"
 #include "models/model_folders.h"
-#include "models/name_rules.h"
+#include "models/python_names.h"
 #include "support/compare.h"
 #include "support/errors.h"
 #include "support/peak_memory.h"

@@ -13,7 +13,7 @@
 #include <attentive/models/python_names.h>
 #include <attentive/models/vit.h>
 
-#include "models/rename_state.h"
+#include "models/python_names.h"
 #include "support/compare.h"
 #include "support/errors.h"
 

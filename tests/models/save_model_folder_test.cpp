@@ -16,7 +16,7 @@
 
 #include "base/files.h"
 #include "models/model_folders.h"
-#include "models/name_rules.h"
+#include "models/python_names.h"
 #include "support/errors.h"
 #include "support/file_bytes.h"
 #include "support/temporary_folder.h"

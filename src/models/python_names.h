@@ -1,18 +1,11 @@
 #pragma once
 
-// The names of a family's tensors in Python and in this package, as data. A rule such as
-//
-//   {"h.#.attn.c_attn.{weight,bias}", "trf_blocks.#.att.[W_query,W_key,W_value].{weight,bias}", kTransposed}
-//
-// stands for several pairs of names: `#` is the number of a layer; braces hold alternatives that correspond
-// one by one; brackets (on one side only) list the parts that make up the other side's tensor, in order along
-// its first dimension (after the transposition).
+// Translates the names of tensors between Python and this package, by the rules of a family (families.h).
 
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,42 +14,9 @@
 
 #include <attentive/files/state_dict.h>
 
-#include "models/rename_state.h"
+#include "models/families.h"
 
 namespace attentive {
-
-enum NameFlags : unsigned {
-  kTransposed = 1,  // Python stores matrices as (in, out)
-  /// Python has a convolution's weight (out, channels, side, side), we have (out, channels * side * side).
-  kFlattened = 2,
-  kHead = 4,   // never behind the family's prefix
-  kAlias = 8,  // a name from other versions of transformers; read, never written
-  kCopy = 16,  // a second copy of a tensor; read and compared, not written
-};
-
-struct NameRule {
-  std::string_view python_name, our_name;
-  unsigned flags = 0;
-};
-
-struct NameRules {
-  std::string_view prefix;                       // before every name except those of heads; files may omit it
-  std::vector<std::span<const NameRule>> rules;  // if several rules match, the first is used for writing
-  std::vector<std::string_view> ignored;         // buffers, and heads that no model here has
-};
-
-/// A `model_type` of transformers.
-struct Family {
-  std::string_view name;
-  std::string_view model;  // the kName of the class here that reads its folders
-  NameRules rules;
-};
-/// Returns null for an unknown family.
-const Family* find_family(std::string_view name);
-/// The families that a class reads.
-std::vector<std::string_view> families_of_model(std::string_view model);
-/// The names of all families, for messages: "gpt2, llama, ...".
-std::string known_families();
 
 /// A pair of corresponding names; "#" stands for the number of a layer.
 struct NamePair {
@@ -100,6 +60,24 @@ class NameTable {
   std::set<std::string, std::less<>> ignored_;
 };
 
+/// The least number of insertions, deletions and replacements that turn `b` into `a`. Both are cut after 200
+/// characters.
+size_t edit_distance(std::string_view a, std::string_view b);
+
+/// The nearest of `names`; empty if each differs in more than a third of its characters.
+std::string nearest_name(std::string_view name, const std::vector<std::string>& names);
+
+struct NameFaults {
+  struct Line {
+    std::string name, comment;
+  };
+  std::vector<Line> missing, unexpected, misshapen;
+
+  bool empty() const { return missing.empty() && unexpected.empty() && misshapen.empty(); }
+  /// One line per name, at most ten of each kind, followed by the number of the remaining ones.
+  std::string text() const;
+};
+
 /// The tensors of a Python state dict under this package's names, and whatever does not fit the table.
 struct RenamedState {
   struct Tensor {
@@ -115,9 +93,6 @@ struct RenamedState {
   bool prefixed = false;  // whether any name had the family's prefix
 };
 RenamedState rename_from_python(const NameTable& table, const StateDict& state);
-
-/// The families that know all of these names.
-std::vector<std::string_view> families_of_names(const StateDict& state);
 
 /// Converts the faults to messages; each unknown name comes with the nearest known one.
 NameFaults faults_of(const NameTable& table, const RenamedState& renamed);
