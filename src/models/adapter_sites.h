@@ -6,10 +6,15 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
+
+#include <attentive/models/lora.h>
+
+#include "modules/low_rank_adapter.h"
 
 namespace attentive {
 
@@ -50,5 +55,20 @@ std::string short_name(std::string_view name);
 /// where they suffice.
 std::vector<std::string> targets_of(const std::vector<std::string>& chosen,
                                     const std::vector<std::string>& all);
+
+struct Lora::State {
+  struct Adapter {
+    AdapterSite site;
+    std::shared_ptr<LowRankAdapterImpl> module;
+  };
+
+  explicit State(LoraOptions options_) : options(std::move(options_)) {}
+
+  LoraOptions options;
+  std::shared_ptr<torch::nn::Module> model;  // null: not attached
+  std::vector<Adapter> adapters;
+  std::vector<std::pair<at::Tensor, bool>> required;     // the base's parameters before attach
+  std::vector<std::pair<at::Tensor, at::Tensor>> saved;  // merged weights, and their former numbers
+};
 
 }  // namespace attentive

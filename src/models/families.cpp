@@ -174,16 +174,17 @@ const std::vector<Family>& families() {
        .python_class = "Gemma3",
        .rules = gemma,
        .peft_targets = some,
-       .decoder = [] {
-         auto traits = gemma2;
-         traits.context = 131072;
-         traits.qk_norm = true;
-         traits.softcap = traits.logit_softcap = std::nullopt;
-         traits.windows = WindowRule::AllButEveryNth;
-         traits.theta = 1e6;
-         traits.local_theta = 1e4;
-         return traits;
-       }()},
+       .decoder =
+           [] {
+             auto traits = gemma2;
+             traits.context = 131072;
+             traits.qk_norm = true;
+             traits.softcap = traits.logit_softcap = std::nullopt;
+             traits.windows = WindowRule::AllButEveryNth;
+             traits.theta = 1e6;
+             traits.local_theta = 1e4;
+             return traits;
+           }()},
       {.name = "bert",
        .model = BertImpl::kName,
        .python_class = "Bert",

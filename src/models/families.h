@@ -12,7 +12,7 @@
 #include <torch/nn/module.h>
 
 #include <attentive/files/state_dict.h>
-#include <attentive/models/pretrained.h>
+#include <attentive/models/model_folder.h>
 
 namespace attentive {
 
@@ -45,11 +45,11 @@ struct NameRules {
 
 /// The layers that have a window if config.json has no layer_types.
 enum class WindowRule {
-  None,          // and layer_types is not read
-  All,           // and layer_types may not say otherwise
-  FromLayer,     // from max_window_layers on, if use_sliding_window
-  EveryOther,    // the first, the third, ...
-  AllButEveryNth // where N is sliding_window_pattern
+  None,           // and layer_types is not read
+  All,            // and layer_types may not say otherwise
+  FromLayer,      // from max_window_layers on, if use_sliding_window
+  EveryOther,     // the first, the third, ...
+  AllButEveryNth  // where N is sliding_window_pattern
 };
 
 /// The traits of a family that `Llama` reads. Values of fields are the defaults of transformers' class.
@@ -78,8 +78,8 @@ struct EncoderTraits {
   double dropout = 0.1;                  // hidden_dropout_prob, attention_probs_dropout_prob
   std::string_view head_dropout_field = "classifier_dropout";
   std::optional<double> head_dropout;  // its default; none: hidden_dropout_prob
-  bool padding_positions = false;      // positions count from pad_token_id, and texts are classified by a token
-  bool shared_layers = false;          // one block for all layers, factored embeddings
+  bool padding_positions = false;  // positions count from pad_token_id, and texts are classified by a token
+  bool shared_layers = false;      // one block for all layers, factored embeddings
 };
 
 /// A `model_type` of transformers.
@@ -91,7 +91,7 @@ struct Family {
   std::vector<std::string_view> peft_targets = {};  // the layers that peft adapts if it is not told which
   DecoderTraits decoder = {};
   EncoderTraits encoder = {};
-  bool distillation_token = false;                       // of a `ViT`
+  bool distillation_token = false;                      // of a `ViT`
   std::string_view layers_field = "num_hidden_layers";  // empty if the number of layers bounds no tensors
 };
 

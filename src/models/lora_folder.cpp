@@ -20,9 +20,9 @@
 #include "core/check.h"
 #include "core/kept_tensors.h"
 #include "files/json_value.h"
+#include "models/adapter_sites.h"
 #include "models/families.h"
 #include "models/folder_writer.h"
-#include "models/lora_state.h"
 #include "models/model_config.h"
 
 namespace attentive {

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <attentive/models/pretrained.h>
+#include <attentive/models/model_folder.h>
 #include <attentive/modules/first_weights.h>
 
 #include "base/refusal.h"
@@ -15,8 +15,6 @@
 #include "files/mapped_file.h"
 #include "files/state_entries.h"
 #include "files/torch/torch_dtypes.h"
-#include "models/config_demands.h"
-#include "models/family_options.h"
 #include "models/model_config.h"
 #include "models/python_names.h"
 
@@ -238,7 +236,8 @@ bool has_classifier(const ModelFolder& folder, const PretrainedOptions& options,
   return named && !matches_any(options.ignore, "classifier.weight");
 }
 
-BertParts parts_of(const ModelFolder& folder, const CheckedFolder& checked, const PretrainedOptions& options) {
+BertParts parts_of(const ModelFolder& folder, const CheckedFolder& checked,
+                   const PretrainedOptions& options) {
   const auto& [family, caller] = checked;
   const auto name = architecture_of(folder, caller);
   const bool texts = name.ends_with("ForSequenceClassification"),

@@ -1,16 +1,19 @@
 #include "models/python_names.h"
 
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <numeric>
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/equal.h>
+#include <fmt/format.h>
+
+#include <attentive/models/model_folder.h>
+
 #include "base/refusal.h"
 #include "core/check.h"
 #include "files/state_entries.h"
-#include <ATen/ops/cat.h>
-#include <ATen/ops/equal.h>
-#include <algorithm>
-#include <attentive/models/python_names.h>
-#include <charconv>
-#include <cmath>
-#include <fmt/format.h>
-#include <numeric>
 
 namespace attentive {
 namespace {

@@ -9,8 +9,7 @@
 
 #include <attentive/files/safetensors.h>
 #include <attentive/files/state_dict.h>
-#include <attentive/models/python_names.h>
-#include <attentive/models/save_model_folder.h>
+#include <attentive/models/model_folder.h>
 #include <attentive/modules/module.h>
 #include <attentive/modules/print_options.h>
 #include <attentive/modules/transformer_attention.h>
@@ -20,7 +19,6 @@
 #include "base/strings.h"
 #include "files/json_value.h"
 #include "files/torch/torch_dtypes.h"
-#include "models/family_options.h"
 #include "models/folder_writer.h"
 #include "models/model_config.h"
 #include "models/python_names.h"

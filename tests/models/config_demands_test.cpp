@@ -1,11 +1,10 @@
-#include "models/config_demands.h"
-
 #include <ATen/ops/ones.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include <attentive/models/save_model_folder.h>
+#include <attentive/models/model_folder.h>
 
+#include "models/model_config.h"
 #include "models/model_folders.h"
 #include "support/errors.h"
 #include "support/peak_memory.h"

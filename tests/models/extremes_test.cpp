@@ -13,8 +13,8 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <attentive/models/generate.h>
-#include <attentive/models/python_names.h>
 #include <attentive/models/llama.h>
+#include <attentive/models/model_folder.h>
 #include <attentive/models/vit.h>
 
 using namespace attentive;

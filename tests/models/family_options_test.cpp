@@ -1,7 +1,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include <attentive/models/pretrained.h>
+#include <attentive/models/model_folder.h>
 
 #include "models/model_folders.h"
 #include "models/python_names.h"

@@ -7,7 +7,7 @@
 #include <string>
 
 #include <attentive/files/safetensors.h>
-#include <attentive/models/pretrained.h>
+#include <attentive/models/model_folder.h>
 
 #include "models/model_config.h"
 #include "support/python.h"

@@ -13,8 +13,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <attentive/files/state_dict.h>
-#include <attentive/models/pretrained.h>
-#include <attentive/models/save_model_folder.h>
+#include <attentive/models/model_folder.h>
 #include <attentive/modules/print_options.h>
 #include <attentive/parity/compare.h>
 

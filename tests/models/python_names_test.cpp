@@ -1,3 +1,5 @@
+#include "models/python_names.h"
+
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
@@ -10,10 +12,9 @@
 #include <attentive/models/bert.h>
 #include <attentive/models/gpt.h>
 #include <attentive/models/llama.h>
-#include <attentive/models/python_names.h>
+#include <attentive/models/model_folder.h>
 #include <attentive/models/vit.h>
 
-#include "models/python_names.h"
 #include "support/compare.h"
 #include "support/errors.h"
 

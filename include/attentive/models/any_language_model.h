@@ -15,8 +15,7 @@
 #include <attentive/models/generate.h>
 #include <attentive/models/gpt.h>
 #include <attentive/models/llama.h>
-#include <attentive/models/pretrained.h>
-#include <attentive/models/save_model_folder.h>
+#include <attentive/models/model_folder.h>
 
 namespace attentive {
 

@@ -8,7 +8,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include <attentive/cache/kv_cache.h>
-#include <attentive/models/logits.h>
+#include <attentive/models/generate.h>
 #include <attentive/modules/layer_norm.h>
 #include <attentive/modules/module.h>
 #include <attentive/modules/positions.h>

@@ -10,7 +10,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include <attentive/cache/kv_cache.h>
-#include <attentive/models/logits.h>
+#include <attentive/models/generate.h>
 #include <attentive/modules/feed_forward.h>
 #include <attentive/modules/module.h>
 #include <attentive/modules/rms_norm.h>
@@ -99,7 +99,7 @@ class LlamaBlockImpl : public Module<LlamaBlockImpl> {
 };
 using LlamaBlock = ModuleHolder<LlamaBlockImpl>;
 
-/// A decoder-only language model of the Llama family: Llama 2 and 3, Mistral, Qwen 2 and 3, Gemma 2 and 3.
+/// A decoder-only language model of the Llama family; `known_families({LlamaImpl::kName})` lists its members.
 ///
 ///   ids (B, T) int64 or int32 -> logits (B, T, vocab_size), or (B, 1, vocab_size) with `Logits::Last`
 ///
