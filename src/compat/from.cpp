@@ -10,7 +10,7 @@
 #include <torch/nn/modules/transformerlayer.h>
 
 #include <attentive/compat/from.h>
-#include <attentive/modules/first_weights.h>
+#include <attentive/modules/module.h>
 
 #include "core/check.h"
 

@@ -8,7 +8,6 @@
 #include "functional/elementwise.h"
 #include "functional/linear.h"
 #include "models/model_config.h"
-#include "modules/activate.h"
 #include "modules/checks.h"
 #include "modules/first_weights.h"
 #include "modules/projection.h"

@@ -9,9 +9,9 @@
 #include "functional/token_weights.h"
 #include "models/decoder_only.h"
 #include "models/model_config.h"
+#include "modules/attend.h"
 #include "modules/checks.h"
 #include "modules/first_weights.h"
-#include "modules/positions_of_parts.h"
 
 namespace attentive {
 namespace {

@@ -12,7 +12,7 @@
 
 #include <attentive/files/safetensors.h>
 #include <attentive/models/lora.h>
-#include <attentive/modules/first_weights.h>
+#include <attentive/modules/module.h>
 
 #include "base/files.h"
 #include "base/refusal.h"

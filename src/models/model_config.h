@@ -11,7 +11,7 @@
 
 #include <attentive/files/file_value.h>
 #include <attentive/models/model_folder.h>
-#include <attentive/modules/feed_forward.h>
+#include <attentive/modules/transformer_blocks.h>
 
 #include "models/families.h"
 

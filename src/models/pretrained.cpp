@@ -7,7 +7,7 @@
 #include <fmt/ranges.h>
 
 #include <attentive/models/model_folder.h>
-#include <attentive/modules/first_weights.h>
+#include <attentive/modules/module.h>
 
 #include "base/refusal.h"
 #include "base/strings.h"

@@ -2,7 +2,7 @@
 #include <ATen/ops/randn.h>
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/compat/layer_norm.h>
+#include <attentive/compat/transformer_layers.h>
 
 #include "support/compare.h"
 #include "support/errors.h"

@@ -3,7 +3,7 @@
 #include <ATen/ops/randn.h>
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/compat/transformer_decoder.h>
+#include <attentive/compat/transformer.h>
 
 #include "compat/small_layers.h"
 #include "support/compare.h"

@@ -3,8 +3,8 @@
 #include <ATen/ops/randn.h>
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/compat/transformer_encoder.h>
-#include <attentive/modules/first_weights.h>
+#include <attentive/compat/transformer.h>
+#include <attentive/modules/module.h>
 
 #include "compat/inputs.h"
 #include "compat/small_layers.h"

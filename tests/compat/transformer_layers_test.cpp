@@ -4,8 +4,7 @@
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include <attentive/compat/transformer_decoder_layer.h>
-#include <attentive/compat/transformer_encoder_layer.h>
+#include <attentive/compat/transformer_layers.h>
 
 #include "compat/small_layers.h"
 #include "support/compare.h"

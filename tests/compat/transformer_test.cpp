@@ -4,7 +4,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <attentive/compat/transformer.h>
-#include <attentive/modules/first_weights.h>
+#include <attentive/modules/module.h>
 
 #include "support/compare.h"
 #include "support/default_dtype.h"

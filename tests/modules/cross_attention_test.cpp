@@ -5,7 +5,7 @@
 #include <ATen/ops/tensor.h>
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/modules/cross_attention.h>
+#include <attentive/modules/multi_head_attention.h>
 
 #include "modules/golden_check.h"
 #include "support/compare.h"

@@ -4,7 +4,7 @@
 
 #include <attentive/functional/alibi.h>
 #include <attentive/functional/attention.h>
-#include <attentive/modules/distance_bias.h>
+#include <attentive/modules/position_bias.h>
 
 #include "modules/bias_cases.h"
 #include "support/compare.h"

@@ -11,7 +11,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
-#include <attentive/modules/feed_forward.h>
+#include <attentive/modules/transformer_blocks.h>
 
 #include "functional/elementwise.h"
 #include "support/compare.h"

@@ -13,7 +13,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <attentive/attentive.h>
-#include <attentive/modules/first_weights.h>
+#include <attentive/modules/module.h>
 
 #include "support/compare.h"
 

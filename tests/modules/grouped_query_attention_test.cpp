@@ -6,7 +6,6 @@
 #include <attentive/functional/alibi.h>
 #include <attentive/functional/attention.h>
 #include <attentive/functional/heads.h>
-#include <attentive/modules/grouped_query_attention.h>
 #include <attentive/modules/multi_head_attention.h>
 
 #include "modules/golden_check.h"

@@ -1,7 +1,7 @@
 #include <ATen/ops/randn.h>
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/modules/layer_norm.h>
+#include <attentive/modules/norms.h>
 
 #include "support/compare.h"
 #include "support/errors.h"

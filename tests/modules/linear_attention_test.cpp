@@ -4,7 +4,6 @@
 
 #include <attentive/functional/heads.h>
 #include <attentive/functional/linear_attention.h>
-#include <attentive/modules/linear_attention.h>
 #include <attentive/modules/multi_head_attention.h>
 
 #include "support/compare.h"

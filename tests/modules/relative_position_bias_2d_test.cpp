@@ -1,7 +1,7 @@
 #include <ATen/core/grad_mode.h>
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/modules/relative_position_bias_2d.h>
+#include <attentive/modules/position_bias.h>
 
 #include "modules/bias_cases.h"
 #include "support/compare.h"

@@ -2,7 +2,7 @@
 #include <ATen/ops/tensor.h>
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/modules/relative_position_bias.h>
+#include <attentive/modules/position_bias.h>
 
 #include "modules/bias_cases.h"
 #include "support/compare.h"

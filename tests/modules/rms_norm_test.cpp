@@ -6,7 +6,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
-#include <attentive/modules/rms_norm.h>
+#include <attentive/modules/norms.h>
 
 #include "support/compare.h"
 #include "support/errors.h"

@@ -4,9 +4,9 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <attentive/functional/shifted_windows.h>
-#include <attentive/modules/feed_forward.h>
-#include <attentive/modules/layer_norm.h>
+#include <attentive/modules/norms.h>
 #include <attentive/modules/transformer_attention.h>
+#include <attentive/modules/transformer_blocks.h>
 
 #include "modules/bias_cases.h"
 

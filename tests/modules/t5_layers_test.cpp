@@ -4,10 +4,10 @@
 #include <ATen/ops/cat.h>
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/modules/cross_attention.h>
-#include <attentive/modules/feed_forward.h>
-#include <attentive/modules/rms_norm.h>
+#include <attentive/modules/multi_head_attention.h>
+#include <attentive/modules/norms.h>
 #include <attentive/modules/transformer_attention.h>
+#include <attentive/modules/transformer_blocks.h>
 
 #include "modules/bias_cases.h"
 #include "support/compare.h"

@@ -2,7 +2,7 @@
 #include <ATen/ops/stack.h>
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/notebooks/causal_attention.h>
+#include <attentive/notebooks/chapter_3.h>
 
 #include "modules/golden_check.h"
 #include "support/compare.h"

@@ -3,7 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <attentive/modules/multi_head_attention.h>
-#include <attentive/notebooks/fused_self_attention.h>
+#include <attentive/notebooks/vision_transformer.h>
 
 #include "modules/golden_check.h"
 #include "support/compare.h"

@@ -5,7 +5,7 @@
 #include <ATen/ops/randn.h>
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/notebooks/matrix_init.h>
+#include <attentive/notebooks/chapter_3.h>
 
 #include "support/compare.h"
 

@@ -6,7 +6,7 @@
 #include <torch/nn/modules/dropout.h>
 
 #include <attentive/core/guards.h>
-#include <attentive/notebooks/multi_head_self_attention.h>
+#include <attentive/notebooks/toy_notebook.h>
 
 #include "modules/golden_check.h"
 #include "support/compare.h"

@@ -3,7 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <attentive/core/guards.h>
-#include <attentive/notebooks/scaled_dot_product_attention.h>
+#include <attentive/notebooks/toy_notebook.h>
 
 #include "modules/golden_check.h"
 #include "support/compare.h"

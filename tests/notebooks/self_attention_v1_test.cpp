@@ -4,7 +4,7 @@
 #include <ATen/ops/tensor.h>
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/notebooks/self_attention_v1.h>
+#include <attentive/notebooks/chapter_3.h>
 
 #include "modules/golden_check.h"
 #include "support/compare.h"

@@ -1,7 +1,7 @@
 #include <ATen/ops/randn.h>
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/notebooks/self_attention_v2.h>
+#include <attentive/notebooks/chapter_3.h>
 
 #include "modules/golden_check.h"
 #include "support/compare.h"

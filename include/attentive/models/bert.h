@@ -8,8 +8,8 @@
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 
-#include <attentive/modules/layer_norm.h>
 #include <attentive/modules/module.h>
+#include <attentive/modules/norms.h>
 #include <attentive/modules/transformer_blocks.h>
 
 namespace attentive {

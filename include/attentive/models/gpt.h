@@ -9,8 +9,8 @@
 
 #include <attentive/cache/kv_cache.h>
 #include <attentive/models/generate.h>
-#include <attentive/modules/layer_norm.h>
 #include <attentive/modules/module.h>
+#include <attentive/modules/norms.h>
 #include <attentive/modules/positions.h>
 #include <attentive/modules/transformer_blocks.h>
 

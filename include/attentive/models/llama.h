@@ -11,10 +11,10 @@
 
 #include <attentive/cache/kv_cache.h>
 #include <attentive/models/generate.h>
-#include <attentive/modules/feed_forward.h>
 #include <attentive/modules/module.h>
-#include <attentive/modules/rms_norm.h>
+#include <attentive/modules/norms.h>
 #include <attentive/modules/transformer_attention.h>
+#include <attentive/modules/transformer_blocks.h>
 
 namespace attentive {
 

@@ -5,10 +5,10 @@
 #include <torch/nn/modules/container/modulelist.h>
 #include <torch/nn/modules/linear.h>
 
-#include <attentive/modules/feed_forward.h>
-#include <attentive/modules/layer_norm.h>
 #include <attentive/modules/module.h>
-#include <attentive/notebooks/fused_self_attention.h>
+#include <attentive/modules/norms.h>
+#include <attentive/modules/transformer_blocks.h>
+#include <attentive/notebooks/vision_transformer.h>
 
 namespace attentive {
 

@@ -13,9 +13,9 @@
 #include <attentive/functional/attention_context.h>
 #include <attentive/functional/block_mask.h>
 #include <attentive/modules/module.h>
+#include <attentive/modules/norms.h>
 #include <attentive/modules/position_bias.h>
 #include <attentive/modules/positions.h>
-#include <attentive/modules/rms_norm.h>
 #include <attentive/score/pair_functions.h>
 
 namespace attentive {

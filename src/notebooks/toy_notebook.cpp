@@ -1,6 +1,6 @@
 #include <ATen/ops/dropout.h>
 
-#include <attentive/notebooks/multi_head_self_attention.h>
+#include <attentive/notebooks/toy_notebook.h>
 
 #include "modules/attend.h"
 #include "modules/checks.h"
@@ -8,6 +8,27 @@
 #include "modules/projection.h"
 
 namespace attentive {
+
+ScaledDotProductAttentionImpl::ScaledDotProductAttentionImpl(ScaledDotProductAttentionOptions options_)
+    : options(std::move(options_)) {
+  build();
+}
+
+void ScaledDotProductAttentionImpl::reset() {
+  check_attention_options(kName, options);
+}
+
+std::pair<at::Tensor, at::Tensor> ScaledDotProductAttentionImpl::forward(const at::Tensor& Q,
+                                                                         const at::Tensor& K,
+                                                                         const at::Tensor& V,
+                                                                         const Mask& mask) {
+  return forward_with_weights(Q, K, V, mask, Weights::Dropped);
+}
+
+std::pair<at::Tensor, at::Tensor> ScaledDotProductAttentionImpl::forward_with_weights(
+    const at::Tensor& Q, const at::Tensor& K, const at::Tensor& V, const Mask& mask, Weights which) {
+  return attend(*this, Q, K, V, mask, which);
+}
 
 MultiHeadSelfAttentionImpl::MultiHeadSelfAttentionImpl(MultiHeadSelfAttentionOptions options_)
     : options(std::move(options_)) {

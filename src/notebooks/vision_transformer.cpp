@@ -1,7 +1,7 @@
 #include <ATen/ops/cat.h>
 
 #include <attentive/functional/heads.h>
-#include <attentive/notebooks/fused_self_attention.h>
+#include <attentive/notebooks/vision_transformer.h>
 
 #include "modules/attend.h"
 #include "modules/checks.h"

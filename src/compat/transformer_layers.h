@@ -8,9 +8,8 @@
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
 
-#include <attentive/compat/layer_norm.h>
 #include <attentive/compat/multihead_attention.h>
-#include <attentive/compat/transformer_layer_options.h>
+#include <attentive/compat/transformer_layers.h>
 
 #include "compat/inputs.h"
 

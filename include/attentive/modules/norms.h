@@ -42,4 +42,42 @@ class LayerNormImpl : public Module<LayerNormImpl> {
 };
 using LayerNorm = ModuleHolder<LayerNormImpl>;
 
+/// Options of `RMSNorm`.
+struct RMSNormOptions {
+  explicit RMSNormOptions(int64_t features) : features_(features) {}
+
+  TORCH_ARG(int64_t, features);  ///< size of the last dimension
+  TORCH_ARG(double, eps) = 1e-6;
+  /// Whether the factor is 1 + weight, with a weight that begins at zero (Gemma).
+  TORCH_ARG(bool, unit_offset) = false;
+
+  ATTENTIVE_OPTIONS(features_, eps_, unit_offset_);
+};
+
+/// Root mean square normalization over the last dimension: no mean is subtracted and there is no shift.
+///
+///   x (..., features) -> the same shape: weight * x / sqrt(mean(x^2) + eps)
+///
+/// Parameter weight (ones), as PyTorch's `nn.RMSNorm`, which LibTorch lacks. With unit_offset the factor is
+/// 1 + weight, computed in float32 at least.
+/// Throws c10::ValueError for another last size and, outside autocast, c10::TypeError for another dtype than
+/// that of weight. Memory: the output and one number per row.
+/// Source: Zhang and Sennrich 2019, "Root Mean Square Layer Normalization".
+///
+///   attentive::RMSNorm norm(64);
+///   auto y = norm->forward(x);
+class RMSNormImpl : public Module<RMSNormImpl> {
+ public:
+  static constexpr const char* kName = "RMSNorm";
+  explicit RMSNormImpl(int64_t features) : RMSNormImpl(RMSNormOptions(features)) {}
+  explicit RMSNormImpl(RMSNormOptions options);
+
+  void reset() override;
+  at::Tensor forward(const at::Tensor& x);
+
+  RMSNormOptions options;
+  at::Tensor weight;
+};
+using RMSNorm = ModuleHolder<RMSNormImpl>;
+
 }  // namespace attentive

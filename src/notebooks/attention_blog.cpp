@@ -1,4 +1,4 @@
-#include <attentive/notebooks/shared_head_attention.h>
+#include <attentive/notebooks/attention_blog.h>
 
 #include "modules/attend.h"
 #include "modules/checks.h"
