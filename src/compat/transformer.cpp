@@ -18,11 +18,6 @@ TransformerEncoderImpl::TransformerEncoderImpl(const TransformerEncoderLayer& en
   detail::build_module(kName, [&] { stack(encoder_layer, norm_); });
 }
 
-TransformerEncoderImpl::TransformerEncoderImpl(TransformerEncoderOptions options_)
-    : options(std::move(options_)) {
-  build();
-}
-
 void TransformerEncoderImpl::reset() {
   const TransformerEncoderLayer layer(options.layer());
   stack(layer, options.norm() ? LayerNorm(*options.norm()) : LayerNorm(nullptr));
@@ -57,11 +52,6 @@ TransformerDecoderImpl::TransformerDecoderImpl(const TransformerDecoderLayer& de
   detail::build_module(kName, [&] { stack(decoder_layer, norm_); });
 }
 
-TransformerDecoderImpl::TransformerDecoderImpl(TransformerDecoderOptions options_)
-    : options(std::move(options_)) {
-  build();
-}
-
 void TransformerDecoderImpl::reset() {
   const TransformerDecoderLayer layer(options.layer());
   stack(layer, options.norm() ? LayerNorm(*options.norm()) : LayerNorm(nullptr));
@@ -93,10 +83,6 @@ at::Tensor TransformerDecoderImpl::forward(const at::Tensor& tgt, const at::Tens
                                                            causal, memory_is_causal);
   }
   return norm.is_empty() ? x : norm->forward(x);
-}
-
-TransformerImpl::TransformerImpl(TransformerOptions options_) : options(std::move(options_)) {
-  build();
 }
 
 void TransformerImpl::reset() {

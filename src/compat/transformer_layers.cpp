@@ -14,10 +14,6 @@
 
 namespace attentive::compat {
 
-LayerNormImpl::LayerNormImpl(LayerNormOptions options_) : options(std::move(options_)) {
-  build();
-}
-
 void LayerNormImpl::reset() {
   check_positive(kName, "features", options.features());
   check_eps(kName, options.eps());
@@ -111,11 +107,6 @@ at::Tensor residual(bool norm_first, const at::Tensor& x, LayerNorm& norm,
   return norm_first ? x + block(norm->forward(x)) : norm->forward(x + block(x));
 }
 
-TransformerEncoderLayerImpl::TransformerEncoderLayerImpl(TransformerEncoderLayerOptions options_)
-    : options(std::move(options_)) {
-  build();
-}
-
 void TransformerEncoderLayerImpl::reset() {
   check_layer_options(kName, options);
   const int64_t features = options.d_model(), hidden = options.dim_feedforward();
@@ -143,11 +134,6 @@ at::Tensor TransformerEncoderLayerImpl::forward(const at::Tensor& src, const at:
   return residual(options.norm_first(), x, norm2, [&](const at::Tensor& y) {
     return dropout2->forward(feed_forward(options, y, linear1, dropout, linear2));
   });
-}
-
-TransformerDecoderLayerImpl::TransformerDecoderLayerImpl(TransformerDecoderLayerOptions options_)
-    : options(std::move(options_)) {
-  build();
 }
 
 void TransformerDecoderLayerImpl::reset() {

@@ -70,10 +70,6 @@ std::string_view to_string(BertHead value) {
   return enum_name(value, {"none", "sequence", "tokens"});
 }
 
-BertImpl::BertImpl(BertOptions options_) : options(std::move(options_)) {
-  build();
-}
-
 void BertImpl::check_options() const {
   check_positive(kName, "vocab_size", options.vocab_size());
   check_positive(kName, "context_length", options.context_length());

@@ -49,10 +49,6 @@ std::string_view to_string(GPTInit value) {
   return enum_name(value, {"book", "gpt2"});
 }
 
-GPTImpl::GPTImpl(GPTOptions options_) : options(std::move(options_)) {
-  build();
-}
-
 void GPTImpl::reset() {
   check_positive(kName, "vocab_size", options.vocab_size());
   check_positive(kName, "emb_dim", options.emb_dim());

@@ -126,10 +126,6 @@ at::Tensor LlamaBlockImpl::run(const at::Tensor& x, KVCache* cache, int64_t laye
   return attended + (after2 ? after2->forward(y) : y);
 }
 
-LlamaImpl::LlamaImpl(LlamaOptions options_) : options(std::move(options_)) {
-  build();
-}
-
 void LlamaImpl::reset() {
   check_options(kName, options);
   tok_emb = register_module("tok_emb", embedding_layer(options.vocab_size(), options.emb_dim()));

@@ -305,26 +305,22 @@ ViTOptions vit_options(const ModelFolder& folder, const PretrainedOptions& optio
 
 template <>
 GPT load_pretrained<GPT>(ModelFolder&& folder, const PretrainedOptions& options) {
-  const auto model = gpt_options(folder, options);
-  return load<GPT>(std::move(folder), model, options);
+  return load<GPT>(std::move(folder), gpt_options(folder, options), options);
 }
 
 template <>
 Llama load_pretrained<Llama>(ModelFolder&& folder, const PretrainedOptions& options) {
-  const auto model = llama_options(folder, options);
-  return load<Llama>(std::move(folder), model, options);
+  return load<Llama>(std::move(folder), llama_options(folder, options), options);
 }
 
 template <>
 Bert load_pretrained<Bert>(ModelFolder&& folder, const PretrainedOptions& options) {
-  const auto model = bert_options(folder, options);
-  return load<Bert>(std::move(folder), model, options);
+  return load<Bert>(std::move(folder), bert_options(folder, options), options);
 }
 
 template <>
 ViT load_pretrained<ViT>(ModelFolder&& folder, const PretrainedOptions& options) {
-  const auto model = vit_options(folder, options);
-  return load<ViT>(std::move(folder), model, options);
+  return load<ViT>(std::move(folder), vit_options(folder, options), options);
 }
 
 }  // namespace attentive

@@ -24,10 +24,6 @@ int64_t pixels_of(const ViTOptions& options) {
 
 }  // namespace
 
-ViTBlockImpl::ViTBlockImpl(ViTOptions options_) : options(options_) {
-  build();
-}
-
 void ViTBlockImpl::reset() {
   const auto norm = LayerNormOptions(options.emb_dim()).eps(options.eps());
   const auto hidden =
@@ -44,10 +40,6 @@ void ViTBlockImpl::reset() {
 at::Tensor ViTBlockImpl::forward(const at::Tensor& x) {
   const auto attended = add_dropped(x, attn->forward(norm1->forward(x)), options.dropout(), is_training());
   return add_dropped(attended, mlp->forward(norm2->forward(attended)), options.dropout(), is_training());
-}
-
-ViTImpl::ViTImpl(ViTOptions options_) : options(options_) {
-  build();
 }
 
 int64_t ViTImpl::num_patches() const {

@@ -10,11 +10,6 @@
 
 namespace attentive {
 
-MultiHeadAttentionImpl::MultiHeadAttentionImpl(MultiHeadAttentionOptions options_)
-    : options(std::move(options_)) {
-  build();
-}
-
 void MultiHeadAttentionImpl::reset() {
   check_positive(kName, "d_in", options.d_in());
   check_positive(kName, "d_out", options.d_out());
@@ -33,10 +28,6 @@ void MultiHeadAttentionImpl::reset() {
   if (position_bias) register_module("position_bias", position_bias);
 }
 
-at::Tensor MultiHeadAttentionImpl::forward(const at::Tensor& x, const Mask& mask) {
-  return forward_with_weights(x, mask, Weights::None).first;
-}
-
 std::pair<at::Tensor, at::Tensor> MultiHeadAttentionImpl::forward_with_weights(const at::Tensor& x,
                                                                                const Mask& mask,
                                                                                Weights which) {
@@ -46,11 +37,6 @@ std::pair<at::Tensor, at::Tensor> MultiHeadAttentionImpl::forward_with_weights(c
   const auto head_dim = options.d_out() / options.num_heads();
   const auto heads = project_heads({W_query, W_key, W_value}, x, head_dim);
   return project_out(out_proj, attend(*this, heads[0], heads[1], heads[2], mask, which), x);
-}
-
-GroupedQueryAttentionImpl::GroupedQueryAttentionImpl(GroupedQueryAttentionOptions options_)
-    : options(std::move(options_)) {
-  build();
 }
 
 void GroupedQueryAttentionImpl::reset() {
@@ -73,10 +59,6 @@ void GroupedQueryAttentionImpl::reset() {
   if (options.sinks()) sinks = register_parameter("sinks", at::zeros({options.num_heads()}));
 }
 
-at::Tensor GroupedQueryAttentionImpl::forward(const at::Tensor& x, const Mask& mask) {
-  return forward_with_weights(x, mask, Weights::None).first;
-}
-
 std::pair<at::Tensor, at::Tensor> GroupedQueryAttentionImpl::forward_with_weights(const at::Tensor& x,
                                                                                   const Mask& mask,
                                                                                   Weights which) {
@@ -84,10 +66,6 @@ std::pair<at::Tensor, at::Tensor> GroupedQueryAttentionImpl::forward_with_weight
   check_context(kName, x.size(-2), options.context_length());
   const auto heads = project_heads({W_query, W_key, W_value}, x, options.d_out() / options.num_heads());
   return project_out(out_proj, attend(*this, heads[0], heads[1], heads[2], mask, which), x);
-}
-
-CrossAttentionImpl::CrossAttentionImpl(CrossAttentionOptions options_) : options(std::move(options_)) {
-  build();
 }
 
 void CrossAttentionImpl::reset() {
@@ -106,10 +84,6 @@ void CrossAttentionImpl::reset() {
   out_proj = register_module("out_proj", linear_layer(options.d_out(), options.d_out()));
 }
 
-at::Tensor CrossAttentionImpl::forward(const at::Tensor& x, const at::Tensor& memory, const Mask& mask) {
-  return forward_with_weights(x, memory, mask, Weights::None).first;
-}
-
 std::pair<at::Tensor, at::Tensor> CrossAttentionImpl::forward_with_weights(const at::Tensor& x,
                                                                            const at::Tensor& memory,
                                                                            const Mask& mask, Weights which) {
@@ -122,10 +96,6 @@ std::pair<at::Tensor, at::Tensor> CrossAttentionImpl::forward_with_weights(const
   const auto attended =
       attend(*this, heads(W_query, x), heads(W_key, memory), heads(W_value, memory), mask, which);
   return project_out(out_proj, attended, x);
-}
-
-LinearAttentionImpl::LinearAttentionImpl(LinearAttentionOptions options_) : options(std::move(options_)) {
-  build();
 }
 
 void LinearAttentionImpl::reset() {

@@ -10,10 +10,6 @@
 
 namespace attentive {
 
-LayerNormImpl::LayerNormImpl(LayerNormOptions options_) : options(options_) {
-  build();
-}
-
 void LayerNormImpl::reset() {
   check_positive(kName, "emb_dim", options.emb_dim());
   check_eps(kName, options.eps());
@@ -24,10 +20,6 @@ void LayerNormImpl::reset() {
 at::Tensor LayerNormImpl::forward(const at::Tensor& x) {
   check_norm_input(kName, x, options.emb_dim(), scale);
   return at::layer_norm(x, {options.emb_dim()}, scale, shift, options.eps());
-}
-
-RMSNormImpl::RMSNormImpl(RMSNormOptions options_) : options(options_) {
-  build();
 }
 
 void RMSNormImpl::reset() {

@@ -26,10 +26,6 @@ int64_t buckets_of_direction(const RelativePositionBiasOptions& options) {
 
 }  // namespace
 
-RelativePositionBiasImpl::RelativePositionBiasImpl(RelativePositionBiasOptions options_) : options(options_) {
-  build();
-}
-
 void RelativePositionBiasImpl::reset() {
   check_positive(kName, "num_heads", options.num_heads());
   check_positive(kName, "num_buckets", options.num_buckets());
@@ -76,11 +72,6 @@ at::Tensor RelativePositionBiasImpl::forward(int64_t queries, int64_t keys) {
   });
 }
 
-RelativePositionBias2dImpl::RelativePositionBias2dImpl(RelativePositionBias2dOptions options_)
-    : options(options_) {
-  build();
-}
-
 void RelativePositionBias2dImpl::reset() {
   check_count(kName, "height", options.height());
   check_count(kName, "width", options.width());
@@ -101,10 +92,6 @@ at::Tensor RelativePositionBias2dImpl::forward() {
         .reshape({options.num_heads(), height * width, height * width})
         .to(relative_position_bias_table.scalar_type());
   });
-}
-
-DistanceBiasImpl::DistanceBiasImpl(DistanceBiasOptions options_) : options(options_) {
-  build();
 }
 
 void DistanceBiasImpl::reset() {

@@ -30,11 +30,6 @@ void check_cache(const TransformerAttentionOptions& layer, const KVCache& cache)
 
 }  // namespace
 
-TransformerAttentionImpl::TransformerAttentionImpl(TransformerAttentionOptions options_)
-    : options(std::move(options_)) {
-  build();
-}
-
 void TransformerAttentionImpl::reset() {
   check_positive(kName, "emb_dim", options.emb_dim());
   if (options.head_dim() == 0) {

@@ -46,10 +46,6 @@ std::string_view to_string(Activation value) {
   return enum_name(value, {"gelu_tanh", "gelu", "silu", "relu", "quick_gelu", "relu2"});
 }
 
-FeedForwardImpl::FeedForwardImpl(FeedForwardOptions options_) : options(options_) {
-  build();
-}
-
 void FeedForwardImpl::reset() {
   check_positive(kName, "emb_dim", options.emb_dim());
   if (options.hidden_dim() == 0) options.hidden_dim(4 * options.emb_dim());
@@ -110,10 +106,6 @@ at::Tensor run_block(Block& block, const std::vector<at::Tensor>& inputs, const 
 
 }  // namespace
 
-TransformerBlockImpl::TransformerBlockImpl(TransformerBlockOptions options_) : options(std::move(options_)) {
-  build();
-}
-
 void TransformerBlockImpl::reset() {
   check_probability(kName, "dropout", options.dropout());
   att = register_module("att", TransformerAttention(options.attention()));
@@ -146,10 +138,6 @@ TransformerBlock encoder_block(TransformerBlockOptions options) {
   call_options.causal = Causal::None;
   options.attention(attention.attention(call_options));
   return TransformerBlock(std::move(options));
-}
-
-DecoderBlockImpl::DecoderBlockImpl(TransformerBlockOptions options_) : options(std::move(options_)) {
-  build();
 }
 
 void DecoderBlockImpl::reset() {

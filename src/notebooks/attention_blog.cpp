@@ -7,11 +7,6 @@
 
 namespace attentive {
 
-SharedHeadAttentionImpl::SharedHeadAttentionImpl(SharedHeadAttentionOptions options_)
-    : options(std::move(options_)) {
-  build();
-}
-
 void SharedHeadAttentionImpl::reset() {
   check_positive(kName, "embed_size", options.embed_size());
   check_heads(kName, "embed_size", options.embed_size(), options.heads(), "heads");
@@ -23,11 +18,6 @@ void SharedHeadAttentionImpl::reset() {
   keys = register_module("keys", linear_layer(shared));
   queries = register_module("queries", linear_layer(shared));
   fc_out = register_module("fc_out", linear_layer(options.embed_size(), options.embed_size()));
-}
-
-at::Tensor SharedHeadAttentionImpl::forward(const at::Tensor& values_, const at::Tensor& keys_,
-                                            const at::Tensor& query, const Mask& mask) {
-  return forward_with_weights(values_, keys_, query, mask, Weights::None).first;
 }
 
 std::pair<at::Tensor, at::Tensor> SharedHeadAttentionImpl::forward_with_weights(const at::Tensor& values_,

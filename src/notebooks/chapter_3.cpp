@@ -37,10 +37,6 @@ at::Tensor draw_matrix(int64_t d_in, int64_t d_out, MatrixInit init) {
   return at::empty({d_in, d_out}).uniform_(-bound, bound);
 }
 
-SelfAttentionV1Impl::SelfAttentionV1Impl(SelfAttentionV1Options options_) : options(std::move(options_)) {
-  build();
-}
-
 void SelfAttentionV1Impl::reset() {
   check_positive(kName, "d_in", options.d_in());
   check_positive(kName, "d_out", options.d_out());
@@ -52,19 +48,10 @@ void SelfAttentionV1Impl::reset() {
   W_value = register_parameter("W_value", draw());
 }
 
-at::Tensor SelfAttentionV1Impl::forward(const at::Tensor& x, const Mask& mask) {
-  return forward_with_weights(x, mask, Weights::None).first;
-}
-
 std::pair<at::Tensor, at::Tensor> SelfAttentionV1Impl::forward_with_weights(const at::Tensor& x,
                                                                             const Mask& mask, Weights which) {
   check_sequence(kName, "x", x, options.d_in(), W_query);
   return attend(*this, at::matmul(x, W_query), at::matmul(x, W_key), at::matmul(x, W_value), mask, which);
-}
-
-MatrixSelfAttentionImpl::MatrixSelfAttentionImpl(MatrixSelfAttentionOptions options_)
-    : options(std::move(options_)) {
-  build();
 }
 
 void MatrixSelfAttentionImpl::reset() {
@@ -76,10 +63,6 @@ void MatrixSelfAttentionImpl::reset() {
   W_Q = register_parameter("W_Q", draw());
   W_K = register_parameter("W_K", draw());
   W_V = register_parameter("W_V", draw());
-}
-
-at::Tensor MatrixSelfAttentionImpl::forward(const at::Tensor& x, const Mask& mask) {
-  return forward_with_weights(x, mask, Weights::None).first;
 }
 
 std::pair<at::Tensor, at::Tensor> MatrixSelfAttentionImpl::forward_with_weights(const at::Tensor& x,
@@ -100,10 +83,6 @@ void check_same_sizes(const SelfAttentionV1Impl& v1, const SelfAttentionV2Impl& 
 
 }  // namespace
 
-SelfAttentionV2Impl::SelfAttentionV2Impl(SelfAttentionV2Options options_) : options(std::move(options_)) {
-  build();
-}
-
 void SelfAttentionV2Impl::reset() {
   check_positive(kName, "d_in", options.d_in());
   check_positive(kName, "d_out", options.d_out());
@@ -113,10 +92,6 @@ void SelfAttentionV2Impl::reset() {
   W_query = register_module("W_query", linear_layer(projection));
   W_key = register_module("W_key", linear_layer(projection));
   W_value = register_module("W_value", linear_layer(projection));
-}
-
-at::Tensor SelfAttentionV2Impl::forward(const at::Tensor& x, const Mask& mask) {
-  return forward_with_weights(x, mask, Weights::None).first;
 }
 
 std::pair<at::Tensor, at::Tensor> SelfAttentionV2Impl::forward_with_weights(const at::Tensor& x,
@@ -149,10 +124,6 @@ void copy_weights(const SelfAttentionV2Impl& from, SelfAttentionV1Impl& to) {
   to.W_value.copy_(from.W_value->weight.t());
 }
 
-CausalAttentionImpl::CausalAttentionImpl(CausalAttentionOptions options_) : options(std::move(options_)) {
-  build();
-}
-
 void CausalAttentionImpl::reset() {
   check_positive(kName, "d_in", options.d_in());
   check_positive(kName, "d_out", options.d_out());
@@ -164,20 +135,11 @@ void CausalAttentionImpl::reset() {
   W_value = register_module("W_value", linear_layer(projection));
 }
 
-at::Tensor CausalAttentionImpl::forward(const at::Tensor& x, const Mask& mask) {
-  return forward_with_weights(x, mask, Weights::None).first;
-}
-
 std::pair<at::Tensor, at::Tensor> CausalAttentionImpl::forward_with_weights(const at::Tensor& x,
                                                                             const Mask& mask, Weights which) {
   check_sequence(kName, "x", x, options.d_in(), W_query->weight);
   check_context(kName, x.size(-2), options.context_length());
   return attend(*this, project(W_query, x), project(W_key, x), project(W_value, x), mask, which);
-}
-
-MultiHeadAttentionWrapperImpl::MultiHeadAttentionWrapperImpl(MultiHeadAttentionWrapperOptions options_)
-    : options(std::move(options_)) {
-  build();
 }
 
 void MultiHeadAttentionWrapperImpl::reset() {
@@ -191,10 +153,6 @@ void MultiHeadAttentionWrapperImpl::reset() {
                         .attention(options.attention());
   heads = register_module("heads", torch::nn::ModuleList());
   for (int64_t n = 0; n < options.num_heads(); ++n) heads->push_back(CausalAttention(head));
-}
-
-at::Tensor MultiHeadAttentionWrapperImpl::forward(const at::Tensor& x, const Mask& mask) {
-  return forward_with_weights(x, mask, Weights::None).first;
 }
 
 std::pair<at::Tensor, at::Tensor> MultiHeadAttentionWrapperImpl::forward_with_weights(const at::Tensor& x,

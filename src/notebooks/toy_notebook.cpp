@@ -9,11 +9,6 @@
 
 namespace attentive {
 
-ScaledDotProductAttentionImpl::ScaledDotProductAttentionImpl(ScaledDotProductAttentionOptions options_)
-    : options(std::move(options_)) {
-  build();
-}
-
 void ScaledDotProductAttentionImpl::reset() {
   check_attention_options(kName, options);
 }
@@ -28,11 +23,6 @@ std::pair<at::Tensor, at::Tensor> ScaledDotProductAttentionImpl::forward(const a
 std::pair<at::Tensor, at::Tensor> ScaledDotProductAttentionImpl::forward_with_weights(
     const at::Tensor& Q, const at::Tensor& K, const at::Tensor& V, const Mask& mask, Weights which) {
   return attend(*this, Q, K, V, mask, which);
-}
-
-MultiHeadSelfAttentionImpl::MultiHeadSelfAttentionImpl(MultiHeadSelfAttentionOptions options_)
-    : options(std::move(options_)) {
-  build();
 }
 
 void MultiHeadSelfAttentionImpl::reset() {

@@ -10,11 +10,6 @@
 
 namespace attentive {
 
-FusedSelfAttentionImpl::FusedSelfAttentionImpl(FusedSelfAttentionOptions options_)
-    : options(std::move(options_)) {
-  build();
-}
-
 void FusedSelfAttentionImpl::reset() {
   check_positive(kName, "embed_dim", options.embed_dim());
   check_heads(kName, "embed_dim", options.embed_dim(), options.num_heads());
@@ -23,10 +18,6 @@ void FusedSelfAttentionImpl::reset() {
   qkv =
       register_module("qkv", linear_layer(options.embed_dim(), 3 * options.embed_dim(), options.qkv_bias()));
   proj = register_module("proj", linear_layer(options.embed_dim(), options.embed_dim()));
-}
-
-at::Tensor FusedSelfAttentionImpl::forward(const at::Tensor& x, const Mask& mask) {
-  return forward_with_weights(x, mask, Weights::None).first;
 }
 
 std::pair<at::Tensor, at::Tensor> FusedSelfAttentionImpl::forward_with_weights(const at::Tensor& x,

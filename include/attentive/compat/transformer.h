@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include <c10/core/TensorOptions.h>
 #include <torch/nn/modules/common.h>
@@ -48,7 +49,9 @@ class TransformerEncoderImpl : public Module<TransformerEncoderImpl> {
   /// The layers are deep copies of `encoder_layer`; `norm` is taken as it is, and may be empty.
   TransformerEncoderImpl(const TransformerEncoderLayer& encoder_layer, int64_t num_layers,
                          LayerNorm norm = nullptr);
-  explicit TransformerEncoderImpl(TransformerEncoderOptions options);
+  explicit TransformerEncoderImpl(TransformerEncoderOptions options_) : options(std::move(options_)) {
+    build();
+  }
 
   void reset() override;
 
@@ -103,7 +106,9 @@ class TransformerDecoderImpl : public Module<TransformerDecoderImpl> {
   /// The layers are deep copies of `decoder_layer`; `norm` is taken as it is, and may be empty.
   TransformerDecoderImpl(const TransformerDecoderLayer& decoder_layer, int64_t num_layers,
                          LayerNorm norm = nullptr);
-  explicit TransformerDecoderImpl(TransformerDecoderOptions options);
+  explicit TransformerDecoderImpl(TransformerDecoderOptions options_) : options(std::move(options_)) {
+    build();
+  }
 
   void reset() override;
 
@@ -163,7 +168,7 @@ class TransformerImpl : public Module<TransformerImpl> {
   static constexpr const char* kName = "compat::Transformer";
   explicit TransformerImpl(int64_t d_model = 512, int64_t nhead = 8)
       : TransformerImpl(TransformerOptions(d_model, nhead)) {}
-  explicit TransformerImpl(TransformerOptions options);
+  explicit TransformerImpl(TransformerOptions options_) : options(std::move(options_)) { build(); }
 
   void reset() override;
   /// Draws every matrix again; vectors (biases and norms) stay.

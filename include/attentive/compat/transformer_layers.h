@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <utility>
 #include <variant>
 
 #include <ATen/core/Tensor.h>
@@ -42,7 +43,7 @@ class LayerNormImpl : public Module<LayerNormImpl> {
  public:
   static constexpr const char* kName = "compat::LayerNorm";
   explicit LayerNormImpl(int64_t features) : LayerNormImpl(LayerNormOptions(features)) {}
-  explicit LayerNormImpl(LayerNormOptions options);
+  explicit LayerNormImpl(LayerNormOptions options_) : options(std::move(options_)) { build(); }
 
   void reset() override;
   at::Tensor forward(const at::Tensor& x);
@@ -103,7 +104,10 @@ class TransformerEncoderLayerImpl : public Module<TransformerEncoderLayerImpl> {
   static constexpr const char* kName = "compat::TransformerEncoderLayer";
   TransformerEncoderLayerImpl(int64_t d_model, int64_t nhead)
       : TransformerEncoderLayerImpl(TransformerEncoderLayerOptions(d_model, nhead)) {}
-  explicit TransformerEncoderLayerImpl(TransformerEncoderLayerOptions options);
+  explicit TransformerEncoderLayerImpl(TransformerEncoderLayerOptions options_)
+      : options(std::move(options_)) {
+    build();
+  }
 
   void reset() override;
 
@@ -147,7 +151,10 @@ class TransformerDecoderLayerImpl : public Module<TransformerDecoderLayerImpl> {
   static constexpr const char* kName = "compat::TransformerDecoderLayer";
   TransformerDecoderLayerImpl(int64_t d_model, int64_t nhead)
       : TransformerDecoderLayerImpl(TransformerDecoderLayerOptions(d_model, nhead)) {}
-  explicit TransformerDecoderLayerImpl(TransformerDecoderLayerOptions options);
+  explicit TransformerDecoderLayerImpl(TransformerDecoderLayerOptions options_)
+      : options(std::move(options_)) {
+    build();
+  }
 
   void reset() override;
 

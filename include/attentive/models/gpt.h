@@ -2,6 +2,7 @@
 
 #include <concepts>
 #include <memory>
+#include <utility>
 
 #include <torch/nn/modules/container/modulelist.h>
 #include <torch/nn/modules/embedding.h>
@@ -84,7 +85,7 @@ struct GPTOptions {
 class GPTImpl : public Module<GPTImpl> {
  public:
   static constexpr const char* kName = "GPT";
-  explicit GPTImpl(GPTOptions options);
+  explicit GPTImpl(GPTOptions options_) : options(std::move(options_)) { build(); }
   /// Never compiles; its message says where the sizes belong.
   template <class... Others>
   explicit GPTImpl(std::integral auto, Others&&...) : GPTImpl(GPTOptions(0, 0, 0, 0, 0)) {

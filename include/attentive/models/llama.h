@@ -3,6 +3,7 @@
 #include <concepts>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <torch/nn/modules/container/modulelist.h>
@@ -116,7 +117,7 @@ using LlamaBlock = ModuleHolder<LlamaBlockImpl>;
 class LlamaImpl : public Module<LlamaImpl> {
  public:
   static constexpr const char* kName = "Llama";
-  explicit LlamaImpl(LlamaOptions options);
+  explicit LlamaImpl(LlamaOptions options_) : options(std::move(options_)) { build(); }
   /// Never compiles; its message says where the sizes belong.
   template <class... Others>
   explicit LlamaImpl(std::integral auto, Others&&...) : LlamaImpl(LlamaOptions(0, 0, 0, 0)) {

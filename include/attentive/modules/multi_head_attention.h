@@ -74,11 +74,15 @@ class MultiHeadAttentionImpl : public Module<MultiHeadAttentionImpl>, public Cau
                          int64_t num_heads, bool qkv_bias = false)
       : MultiHeadAttentionImpl(
             MultiHeadAttentionOptions(d_in, d_out, context_length, dropout, num_heads, qkv_bias)) {}
-  explicit MultiHeadAttentionImpl(MultiHeadAttentionOptions options);
+  explicit MultiHeadAttentionImpl(MultiHeadAttentionOptions options_) : options(std::move(options_)) {
+    build();
+  }
 
   void reset() override;
 
-  at::Tensor forward(const at::Tensor& x, const Mask& mask = {});
+  at::Tensor forward(const at::Tensor& x, const Mask& mask = {}) {
+    return forward_with_weights(x, mask, Weights::None).first;
+  }
   /// Output and attention weights (B, num_heads, T, T) or (num_heads, T, T); costs O(B H T T) memory.
   std::pair<at::Tensor, at::Tensor> forward_with_weights(const at::Tensor& x, const Mask& mask = {},
                                                          Weights which = Weights::Clean);
@@ -157,11 +161,15 @@ class GroupedQueryAttentionImpl : public Module<GroupedQueryAttentionImpl> {
                             int64_t num_heads, int64_t num_kv_heads, bool qkv_bias = false)
       : GroupedQueryAttentionImpl(GroupedQueryAttentionOptions(d_in, d_out, context_length, dropout,
                                                                num_heads, num_kv_heads, qkv_bias)) {}
-  explicit GroupedQueryAttentionImpl(GroupedQueryAttentionOptions options);
+  explicit GroupedQueryAttentionImpl(GroupedQueryAttentionOptions options_) : options(std::move(options_)) {
+    build();
+  }
 
   void reset() override;
 
-  at::Tensor forward(const at::Tensor& x, const Mask& mask = {});
+  at::Tensor forward(const at::Tensor& x, const Mask& mask = {}) {
+    return forward_with_weights(x, mask, Weights::None).first;
+  }
   /// Output and attention weights (B, num_heads, T, T) or (num_heads, T, T); costs O(B H T T) memory.
   std::pair<at::Tensor, at::Tensor> forward_with_weights(const at::Tensor& x, const Mask& mask = {},
                                                          Weights which = Weights::Clean);
@@ -219,11 +227,13 @@ class CrossAttentionImpl : public Module<CrossAttentionImpl> {
   CrossAttentionImpl(int64_t d_in, int64_t d_kv, int64_t d_out, double dropout, int64_t num_heads,
                      bool qkv_bias = false)
       : CrossAttentionImpl(CrossAttentionOptions(d_in, d_kv, d_out, dropout, num_heads, qkv_bias)) {}
-  explicit CrossAttentionImpl(CrossAttentionOptions options);
+  explicit CrossAttentionImpl(CrossAttentionOptions options_) : options(std::move(options_)) { build(); }
 
   void reset() override;
 
-  at::Tensor forward(const at::Tensor& x, const at::Tensor& memory, const Mask& mask = {});
+  at::Tensor forward(const at::Tensor& x, const at::Tensor& memory, const Mask& mask = {}) {
+    return forward_with_weights(x, memory, mask, Weights::None).first;
+  }
   /// Output and attention weights (B, H, L, S) or (H, L, S); costs O(B H L S) memory.
   std::pair<at::Tensor, at::Tensor> forward_with_weights(const at::Tensor& x, const at::Tensor& memory,
                                                          const Mask& mask = {},
@@ -272,7 +282,7 @@ class LinearAttentionImpl : public Module<LinearAttentionImpl> {
   static constexpr const char* kName = "LinearAttention";
   LinearAttentionImpl(int64_t d_in, int64_t d_out, int64_t num_heads, bool qkv_bias = false)
       : LinearAttentionImpl(LinearAttentionOptions(d_in, d_out, num_heads, qkv_bias)) {}
-  explicit LinearAttentionImpl(LinearAttentionOptions options);
+  explicit LinearAttentionImpl(LinearAttentionOptions options_) : options(std::move(options_)) { build(); }
 
   void reset() override;
 

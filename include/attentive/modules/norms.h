@@ -32,7 +32,7 @@ class LayerNormImpl : public Module<LayerNormImpl> {
  public:
   static constexpr const char* kName = "LayerNorm";
   explicit LayerNormImpl(int64_t emb_dim) : LayerNormImpl(LayerNormOptions(emb_dim)) {}
-  explicit LayerNormImpl(LayerNormOptions options);
+  explicit LayerNormImpl(LayerNormOptions options_) : options(options_) { build(); }
 
   void reset() override;
   at::Tensor forward(const at::Tensor& x);
@@ -70,7 +70,7 @@ class RMSNormImpl : public Module<RMSNormImpl> {
  public:
   static constexpr const char* kName = "RMSNorm";
   explicit RMSNormImpl(int64_t features) : RMSNormImpl(RMSNormOptions(features)) {}
-  explicit RMSNormImpl(RMSNormOptions options);
+  explicit RMSNormImpl(RMSNormOptions options_) : options(options_) { build(); }
 
   void reset() override;
   at::Tensor forward(const at::Tensor& x);

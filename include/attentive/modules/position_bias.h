@@ -51,7 +51,7 @@ class RelativePositionBiasImpl : public Module<RelativePositionBiasImpl> {
   static constexpr const char* kName = "RelativePositionBias";
   explicit RelativePositionBiasImpl(int64_t num_heads)
       : RelativePositionBiasImpl(RelativePositionBiasOptions(num_heads)) {}
-  explicit RelativePositionBiasImpl(RelativePositionBiasOptions options);
+  explicit RelativePositionBiasImpl(RelativePositionBiasOptions options_) : options(options_) { build(); }
 
   void reset() override;
   at::Tensor forward(int64_t queries, int64_t keys);
@@ -99,7 +99,7 @@ class RelativePositionBias2dImpl : public Module<RelativePositionBias2dImpl> {
   static constexpr const char* kName = "RelativePositionBias2d";
   RelativePositionBias2dImpl(int64_t height, int64_t width, int64_t num_heads)
       : RelativePositionBias2dImpl(RelativePositionBias2dOptions(height, width, num_heads)) {}
-  explicit RelativePositionBias2dImpl(RelativePositionBias2dOptions options);
+  explicit RelativePositionBias2dImpl(RelativePositionBias2dOptions options_) : options(options_) { build(); }
 
   void reset() override;
   at::Tensor forward();
@@ -138,7 +138,7 @@ class DistanceBiasImpl : public Module<DistanceBiasImpl> {
  public:
   static constexpr const char* kName = "DistanceBias";
   explicit DistanceBiasImpl(int64_t num_heads) : DistanceBiasImpl(DistanceBiasOptions(num_heads)) {}
-  explicit DistanceBiasImpl(DistanceBiasOptions options);
+  explicit DistanceBiasImpl(DistanceBiasOptions options_) : options(options_) { build(); }
 
   void reset() override;
   at::Tensor forward(int64_t queries, int64_t keys);

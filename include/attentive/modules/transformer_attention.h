@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include <torch/nn/modules/common.h>
 #include <torch/nn/modules/container/any.h>
@@ -77,7 +78,9 @@ class TransformerAttentionImpl : public Module<TransformerAttentionImpl> {
   static constexpr const char* kName = "TransformerAttention";
   TransformerAttentionImpl(int64_t emb_dim, int64_t num_heads)
       : TransformerAttentionImpl(TransformerAttentionOptions(emb_dim, num_heads)) {}
-  explicit TransformerAttentionImpl(TransformerAttentionOptions options);
+  explicit TransformerAttentionImpl(TransformerAttentionOptions options_) : options(std::move(options_)) {
+    build();
+  }
 
   void reset() override;
 

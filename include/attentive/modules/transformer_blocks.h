@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <utility>
 
 #include <torch/nn/modules/common.h>
 #include <torch/nn/modules/container/any.h>
@@ -55,7 +56,7 @@ class FeedForwardImpl : public Module<FeedForwardImpl> {
  public:
   static constexpr const char* kName = "FeedForward";
   explicit FeedForwardImpl(int64_t emb_dim) : FeedForwardImpl(FeedForwardOptions(emb_dim)) {}
-  explicit FeedForwardImpl(FeedForwardOptions options);
+  explicit FeedForwardImpl(FeedForwardOptions options_) : options(options_) { build(); }
 
   void reset() override;
   at::Tensor forward(const at::Tensor& x);
@@ -106,7 +107,7 @@ class TransformerBlockImpl : public Module<TransformerBlockImpl> {
   static constexpr const char* kName = "TransformerBlock";
   TransformerBlockImpl(int64_t emb_dim, int64_t num_heads)
       : TransformerBlockImpl(TransformerBlockOptions(emb_dim, num_heads)) {}
-  explicit TransformerBlockImpl(TransformerBlockOptions options);
+  explicit TransformerBlockImpl(TransformerBlockOptions options_) : options(std::move(options_)) { build(); }
 
   void reset() override;
 
@@ -147,7 +148,7 @@ class DecoderBlockImpl : public Module<DecoderBlockImpl> {
   static constexpr const char* kName = "DecoderBlock";
   DecoderBlockImpl(int64_t emb_dim, int64_t num_heads)
       : DecoderBlockImpl(TransformerBlockOptions(emb_dim, num_heads)) {}
-  explicit DecoderBlockImpl(TransformerBlockOptions options);
+  explicit DecoderBlockImpl(TransformerBlockOptions options_) : options(std::move(options_)) { build(); }
 
   void reset() override;
 

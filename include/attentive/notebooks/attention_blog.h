@@ -45,12 +45,16 @@ class SharedHeadAttentionImpl : public Module<SharedHeadAttentionImpl> {
   static constexpr const char* kName = "SharedHeadAttention";
   SharedHeadAttentionImpl(int64_t embed_size, int64_t heads)
       : SharedHeadAttentionImpl(SharedHeadAttentionOptions(embed_size, heads)) {}
-  explicit SharedHeadAttentionImpl(SharedHeadAttentionOptions options);
+  explicit SharedHeadAttentionImpl(SharedHeadAttentionOptions options_) : options(std::move(options_)) {
+    build();
+  }
 
   void reset() override;
 
-  at::Tensor forward(const at::Tensor& values, const at::Tensor& keys, const at::Tensor& query,
-                     const Mask& mask = {});
+  at::Tensor forward(const at::Tensor& values_, const at::Tensor& keys_, const at::Tensor& query,
+                     const Mask& mask = {}) {
+    return forward_with_weights(values_, keys_, query, mask, Weights::None).first;
+  }
   /// Output and attention weights (B, H, L, S) or (H, L, S); costs O(B H L S) memory.
   std::pair<at::Tensor, at::Tensor> forward_with_weights(const at::Tensor& values, const at::Tensor& keys,
                                                          const at::Tensor& query, const Mask& mask = {},

@@ -62,11 +62,13 @@ class SelfAttentionV1Impl : public Module<SelfAttentionV1Impl> {
   static constexpr const char* kName = "SelfAttentionV1";
   SelfAttentionV1Impl(int64_t d_in, int64_t d_out)
       : SelfAttentionV1Impl(SelfAttentionV1Options(d_in, d_out)) {}
-  explicit SelfAttentionV1Impl(SelfAttentionV1Options options);
+  explicit SelfAttentionV1Impl(SelfAttentionV1Options options_) : options(std::move(options_)) { build(); }
 
   void reset() override;
 
-  at::Tensor forward(const at::Tensor& x, const Mask& mask = {});
+  at::Tensor forward(const at::Tensor& x, const Mask& mask = {}) {
+    return forward_with_weights(x, mask, Weights::None).first;
+  }
   /// Output and attention weights (B, T, T) or (T, T); costs O(B T T) memory.
   std::pair<at::Tensor, at::Tensor> forward_with_weights(const at::Tensor& x, const Mask& mask = {},
                                                          Weights which = Weights::Clean);
@@ -111,11 +113,15 @@ class MatrixSelfAttentionImpl : public Module<MatrixSelfAttentionImpl> {
   static constexpr const char* kName = "MatrixSelfAttention";
   MatrixSelfAttentionImpl(int64_t d_model, int64_t d_k)
       : MatrixSelfAttentionImpl(MatrixSelfAttentionOptions(d_model, d_k)) {}
-  explicit MatrixSelfAttentionImpl(MatrixSelfAttentionOptions options);
+  explicit MatrixSelfAttentionImpl(MatrixSelfAttentionOptions options_) : options(std::move(options_)) {
+    build();
+  }
 
   void reset() override;
 
-  at::Tensor forward(const at::Tensor& x, const Mask& mask = {});
+  at::Tensor forward(const at::Tensor& x, const Mask& mask = {}) {
+    return forward_with_weights(x, mask, Weights::None).first;
+  }
   /// Output and attention weights (B, T, T) or (T, T); costs O(B T T) memory.
   std::pair<at::Tensor, at::Tensor> forward_with_weights(const at::Tensor& x, const Mask& mask = {},
                                                          Weights which = Weights::Clean);
@@ -160,11 +166,13 @@ class SelfAttentionV2Impl : public Module<SelfAttentionV2Impl> {
   static constexpr const char* kName = "SelfAttentionV2";
   SelfAttentionV2Impl(int64_t d_in, int64_t d_out, bool qkv_bias = false)
       : SelfAttentionV2Impl(SelfAttentionV2Options(d_in, d_out, qkv_bias)) {}
-  explicit SelfAttentionV2Impl(SelfAttentionV2Options options);
+  explicit SelfAttentionV2Impl(SelfAttentionV2Options options_) : options(std::move(options_)) { build(); }
 
   void reset() override;
 
-  at::Tensor forward(const at::Tensor& x, const Mask& mask = {});
+  at::Tensor forward(const at::Tensor& x, const Mask& mask = {}) {
+    return forward_with_weights(x, mask, Weights::None).first;
+  }
   /// Output and attention weights (B, T, T) or (T, T); costs O(B T T) memory.
   std::pair<at::Tensor, at::Tensor> forward_with_weights(const at::Tensor& x, const Mask& mask = {},
                                                          Weights which = Weights::Clean);
@@ -224,11 +232,13 @@ class CausalAttentionImpl : public Module<CausalAttentionImpl>, public CausalMas
   CausalAttentionImpl(int64_t d_in, int64_t d_out, int64_t context_length, double dropout,
                       bool qkv_bias = false)
       : CausalAttentionImpl(CausalAttentionOptions(d_in, d_out, context_length, dropout, qkv_bias)) {}
-  explicit CausalAttentionImpl(CausalAttentionOptions options);
+  explicit CausalAttentionImpl(CausalAttentionOptions options_) : options(std::move(options_)) { build(); }
 
   void reset() override;
 
-  at::Tensor forward(const at::Tensor& x, const Mask& mask = {});
+  at::Tensor forward(const at::Tensor& x, const Mask& mask = {}) {
+    return forward_with_weights(x, mask, Weights::None).first;
+  }
   /// Output and attention weights (B, T, T) or (T, T); costs O(B T T) memory.
   std::pair<at::Tensor, at::Tensor> forward_with_weights(const at::Tensor& x, const Mask& mask = {},
                                                          Weights which = Weights::Clean);
@@ -287,11 +297,16 @@ class MultiHeadAttentionWrapperImpl : public Module<MultiHeadAttentionWrapperImp
                                 int64_t num_heads, bool qkv_bias = false)
       : MultiHeadAttentionWrapperImpl(
             MultiHeadAttentionWrapperOptions(d_in, d_out, context_length, dropout, num_heads, qkv_bias)) {}
-  explicit MultiHeadAttentionWrapperImpl(MultiHeadAttentionWrapperOptions options);
+  explicit MultiHeadAttentionWrapperImpl(MultiHeadAttentionWrapperOptions options_)
+      : options(std::move(options_)) {
+    build();
+  }
 
   void reset() override;
 
-  at::Tensor forward(const at::Tensor& x, const Mask& mask = {});
+  at::Tensor forward(const at::Tensor& x, const Mask& mask = {}) {
+    return forward_with_weights(x, mask, Weights::None).first;
+  }
   /// Output and attention weights (B, num_heads, T, T) or (num_heads, T, T); costs O(B H T T) memory.
   std::pair<at::Tensor, at::Tensor> forward_with_weights(const at::Tensor& x, const Mask& mask = {},
                                                          Weights which = Weights::Clean);

@@ -40,7 +40,10 @@ class ScaledDotProductAttentionImpl : public Module<ScaledDotProductAttentionImp
   static constexpr const char* kName = "ScaledDotProductAttention";
   explicit ScaledDotProductAttentionImpl(double dropout = 0.0)
       : ScaledDotProductAttentionImpl(ScaledDotProductAttentionOptions(dropout)) {}
-  explicit ScaledDotProductAttentionImpl(ScaledDotProductAttentionOptions options);
+  explicit ScaledDotProductAttentionImpl(ScaledDotProductAttentionOptions options_)
+      : options(std::move(options_)) {
+    build();
+  }
 
   void reset() override;
 
@@ -95,7 +98,9 @@ class MultiHeadSelfAttentionImpl : public Module<MultiHeadSelfAttentionImpl> {
   static constexpr const char* kName = "MultiHeadSelfAttention";
   explicit MultiHeadSelfAttentionImpl(int64_t d_model = 128, int64_t num_heads = 4, double dropout = 0.0)
       : MultiHeadSelfAttentionImpl(MultiHeadSelfAttentionOptions(d_model, num_heads, dropout)) {}
-  explicit MultiHeadSelfAttentionImpl(MultiHeadSelfAttentionOptions options);
+  explicit MultiHeadSelfAttentionImpl(MultiHeadSelfAttentionOptions options_) : options(std::move(options_)) {
+    build();
+  }
 
   void reset() override;
 

@@ -46,11 +46,15 @@ class FusedSelfAttentionImpl : public Module<FusedSelfAttentionImpl> {
   static constexpr const char* kName = "FusedSelfAttention";
   explicit FusedSelfAttentionImpl(int64_t embed_dim, int64_t num_heads = 8)
       : FusedSelfAttentionImpl(FusedSelfAttentionOptions(embed_dim, num_heads)) {}
-  explicit FusedSelfAttentionImpl(FusedSelfAttentionOptions options);
+  explicit FusedSelfAttentionImpl(FusedSelfAttentionOptions options_) : options(std::move(options_)) {
+    build();
+  }
 
   void reset() override;
 
-  at::Tensor forward(const at::Tensor& x, const Mask& mask = {});
+  at::Tensor forward(const at::Tensor& x, const Mask& mask = {}) {
+    return forward_with_weights(x, mask, Weights::None).first;
+  }
   /// Output and attention weights (B, H, T, T) or (H, T, T); costs O(B H T T) memory.
   std::pair<at::Tensor, at::Tensor> forward_with_weights(const at::Tensor& x, const Mask& mask = {},
                                                          Weights which = Weights::Clean);
