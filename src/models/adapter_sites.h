@@ -42,20 +42,6 @@ std::vector<AdapterSite> adapter_sites(const std::shared_ptr<torch::nn::Module>&
 /// `adapter_sites` has it; empty if the family has no such layer.
 std::string site_name(const torch::nn::Module& model, std::string_view python_name);
 
-/// The layers that peft adapts if it is not told which; empty if it has to be told.
-std::vector<std::string> default_targets(const torch::nn::Module& model);
-
-/// Whether peft adapts a layer for this target: all of them, the name, or its end.
-bool is_target(std::string_view target, std::string_view name);
-
-/// The last part of a name: "c_attn".
-std::string short_name(std::string_view name);
-
-/// The shortest list of targets for which peft adapts exactly the layers `chosen` among `all`: short names
-/// where they suffice.
-std::vector<std::string> targets_of(const std::vector<std::string>& chosen,
-                                    const std::vector<std::string>& all);
-
 struct Lora::State {
   struct Adapter {
     AdapterSite site;

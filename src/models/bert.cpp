@@ -225,7 +225,7 @@ BertOptions read_bert_options(const std::string& caller, const Family& family, c
   return options;
 }
 
-void write_bert_options(const Family& family, const BertOptions& options, FileValue::Dict& config) {
+void write_options(const Family& family, const BertOptions& options, FileValue::Dict& config) {
   const auto set = [&](std::string_view field, FileValue value) {
     set_field(config, field, std::move(value));
   };

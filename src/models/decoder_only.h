@@ -19,6 +19,21 @@
 
 namespace attentive {
 
+/// Keeps a module in evaluation mode for the lifetime of this object.
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(torch::nn::Module& module) : module_(module), training_(module.is_training()) {
+    module_.eval();
+  }
+  ~EvaluationMode() { module_.train(training_); }
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+
+ private:
+  torch::nn::Module& module_;
+  bool training_;
+};
+
 struct DecoderSizes {
   const char* caller;
   int64_t vocab_size, num_layers, context_length;  // context_length 0: no limit

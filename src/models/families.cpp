@@ -107,11 +107,20 @@ constexpr NameRule kViT[] = {
 };
 
 const std::vector<Family>& families() {
+  static const NameRules gpt2{"transformer.", {kGpt2}, {"h.#.attn.{bias,masked_bias}"}};
   static const NameRules llama{
       "model.", {kDecoder, kLlamaNorms}, {"layers.#.self_attn.rotary_emb.inv_freq", "rotary_emb.inv_freq"}};
   static const NameRules gemma{"model.", {kDecoder, kGemmaNorms}, llama.ignored};
   static const NameRules roberta{
       "roberta.", {kEmbeddings, kBertLayers, kRobertaHead}, {"embeddings.{position_ids,token_type_ids}"}};
+  static const NameRules bert{
+      "bert.",
+      {kEmbeddings, kBertLayers, kBertHead},
+      {"embeddings.{position_ids,token_type_ids}", "cls.seq_relationship.{weight,bias}"}};
+  static const NameRules albert_names{
+      "albert.",
+      {kEmbeddings, kAlbertLayers},
+      {"embeddings.{position_ids,token_type_ids}", "sop_classifier.classifier.{weight,bias}"}};
   static const std::vector<std::string_view> some{"q_proj", "v_proj"};
   static const DecoderTraits gemma2{.kv_heads = 4,
                                     .head_dim = 256,
@@ -124,112 +133,48 @@ const std::vector<Family>& families() {
                                     .softcap = 50.0,
                                     .logit_softcap = 30.0,
                                     .windows = WindowRule::EveryOther};
+  static const DecoderTraits gemma3 = [] {
+    auto traits = gemma2;
+    traits.context = 131072;
+    traits.qk_norm = true;
+    traits.softcap = traits.logit_softcap = std::nullopt;
+    traits.windows = WindowRule::AllButEveryNth;
+    traits.theta = 1e6;
+    traits.local_theta = 1e4;
+    return traits;
+  }();
+  static const DecoderTraits mistral{
+      .kv_heads = 8, .attention_bias_field = false, .windows = WindowRule::All};
+  static const DecoderTraits qwen2{.kv_heads = 32,
+                                   .context = 32768,
+                                   .attention_bias_field = false,
+                                   .qkv_bias = true,
+                                   .windows = WindowRule::FromLayer};
+  static const DecoderTraits qwen3{
+      .kv_heads = 32, .head_dim = 128, .context = 32768, .qk_norm = true, .windows = WindowRule::FromLayer};
+  static const EncoderTraits by_padding{.padding_positions = true};
+  static const EncoderTraits albert{.activation = "gelu_new",
+                                    .dropout = 0.0,
+                                    .head_dropout_field = "classifier_dropout_prob",
+                                    .head_dropout = 0.1,
+                                    .shared_layers = true};
+  constexpr const char *gpt = GPTImpl::kName, *decoder = LlamaImpl::kName, *encoder = BertImpl::kName,
+                       *images = ViTImpl::kName;
   static const std::vector<Family> all{
-      {.name = "gpt2",
-       .model = GPTImpl::kName,
-       .python_class = "GPT2",
-       .rules = {"transformer.", {kGpt2}, {"h.#.attn.{bias,masked_bias}"}},
-       .peft_targets = {"c_attn"},
-       .layers_field = "n_layer"},
-      {.name = "llama",
-       .model = LlamaImpl::kName,
-       .python_class = "Llama",
-       .rules = llama,
-       .peft_targets = some,
-       .decoder = {.context = 2048, .mlp_bias_field = true}},
-      {.name = "mistral",
-       .model = LlamaImpl::kName,
-       .python_class = "Mistral",
-       .rules = llama,
-       .peft_targets = some,
-       .decoder = {.kv_heads = 8, .attention_bias_field = false, .windows = WindowRule::All}},
-      {.name = "qwen2",
-       .model = LlamaImpl::kName,
-       .python_class = "Qwen2",
-       .rules = llama,
-       .peft_targets = some,
-       .decoder = {.kv_heads = 32,
-                   .context = 32768,
-                   .attention_bias_field = false,
-                   .qkv_bias = true,
-                   .windows = WindowRule::FromLayer}},
-      {.name = "qwen3",
-       .model = LlamaImpl::kName,
-       .python_class = "Qwen3",
-       .rules = llama,
-       .peft_targets = some,
-       .decoder = {.kv_heads = 32,
-                   .head_dim = 128,
-                   .context = 32768,
-                   .qk_norm = true,
-                   .windows = WindowRule::FromLayer}},
-      {.name = "gemma2",
-       .model = LlamaImpl::kName,
-       .python_class = "Gemma2",
-       .rules = gemma,
-       .peft_targets = some,
-       .decoder = gemma2},
-      {.name = "gemma3_text",
-       .model = LlamaImpl::kName,
-       .python_class = "Gemma3",
-       .rules = gemma,
-       .peft_targets = some,
-       .decoder =
-           [] {
-             auto traits = gemma2;
-             traits.context = 131072;
-             traits.qk_norm = true;
-             traits.softcap = traits.logit_softcap = std::nullopt;
-             traits.windows = WindowRule::AllButEveryNth;
-             traits.theta = 1e6;
-             traits.local_theta = 1e4;
-             return traits;
-           }()},
-      {.name = "bert",
-       .model = BertImpl::kName,
-       .python_class = "Bert",
-       .rules = {"bert.",
-                 {kEmbeddings, kBertLayers, kBertHead},
-                 {"embeddings.{position_ids,token_type_ids}", "cls.seq_relationship.{weight,bias}"}},
-       .peft_targets = {"query", "value"}},
-      {.name = "roberta",
-       .model = BertImpl::kName,
-       .python_class = "Roberta",
-       .rules = roberta,
-       .peft_targets = {"query", "value"},
-       .encoder = {.padding_positions = true}},
-      {.name = "xlm-roberta",
-       .model = BertImpl::kName,
-       .python_class = "XLMRoberta",
-       .rules = roberta,
-       .encoder = {.padding_positions = true}},
-      {.name = "camembert",
-       .model = BertImpl::kName,
-       .python_class = "Camembert",
-       .rules = roberta,
-       .encoder = {.padding_positions = true}},
-      {.name = "albert",
-       .model = BertImpl::kName,
-       .python_class = "Albert",
-       .rules = {"albert.",
-                 {kEmbeddings, kAlbertLayers},
-                 {"embeddings.{position_ids,token_type_ids}", "sop_classifier.classifier.{weight,bias}"}},
-       .encoder = {.activation = "gelu_new",
-                   .dropout = 0.0,
-                   .head_dropout_field = "classifier_dropout_prob",
-                   .head_dropout = 0.1,
-                   .shared_layers = true},
-       .layers_field = ""},
-      {.name = "vit",
-       .model = ViTImpl::kName,
-       .python_class = "ViT",
-       .rules = {"vit.", {kViT}, {"pooler.dense.{weight,bias}"}}},
-      {.name = "deit",
-       .model = ViTImpl::kName,
-       .python_class = "DeiT",
-       .rules = {"deit.", {kViT}, {"pooler.dense.{weight,bias}"}},
-       .distillation_token = true},
-  };
+      {"gpt2", gpt, "GPT2", gpt2, {"c_attn"}, {}, {}, false, "n_layer"},
+      {"llama", decoder, "Llama", llama, some, {.context = 2048, .mlp_bias_field = true}},
+      {"mistral", decoder, "Mistral", llama, some, mistral},
+      {"qwen2", decoder, "Qwen2", llama, some, qwen2},
+      {"qwen3", decoder, "Qwen3", llama, some, qwen3},
+      {"gemma2", decoder, "Gemma2", gemma, some, gemma2},
+      {"gemma3_text", decoder, "Gemma3", gemma, some, gemma3},
+      {"bert", encoder, "Bert", bert, {"query", "value"}},
+      {"roberta", encoder, "Roberta", roberta, {"query", "value"}, {}, by_padding},
+      {"xlm-roberta", encoder, "XLMRoberta", roberta, {}, {}, by_padding},
+      {"camembert", encoder, "Camembert", roberta, {}, {}, by_padding},
+      {"albert", encoder, "Albert", albert_names, {}, {}, albert, false, ""},
+      {"vit", images, "ViT", {"vit.", {kViT}, {"pooler.dense.{weight,bias}"}}},
+      {"deit", images, "DeiT", {"deit.", {kViT}, {"pooler.dense.{weight,bias}"}}, {}, {}, {}, true}};
   return all;
 }
 

@@ -12,7 +12,7 @@
 #include <attentive/models/generate.h>
 
 #include "core/check.h"
-#include "modules/evaluation_mode.h"
+#include "models/decoder_only.h"
 
 namespace attentive {
 
@@ -209,22 +209,6 @@ AnyLanguageModel AnyLanguageModel::load_pretrained(ModelFolder&& folder, const P
   TORCH_CHECK_VALUE(model == LlamaImpl::kName, "AnyLanguageModel: ", folder.path.string(),
                     ": expected a model that continues texts, got a ", folder.family);
   return attentive::load_pretrained<Llama>(std::move(folder), options);
-}
-
-std::shared_ptr<torch::nn::Module> AnyLanguageModel::ptr() const {
-  return visit([](const auto& model) -> std::shared_ptr<torch::nn::Module> { return model.ptr(); });
-}
-
-std::string_view AnyLanguageModel::name() const {
-  return visit([](const auto& model) -> std::string_view { return model->kName; });
-}
-
-int64_t AnyLanguageModel::vocab_size() const {
-  return visit([](const auto& model) { return model->options.vocab_size(); });
-}
-
-int64_t AnyLanguageModel::context_length() const {
-  return visit([](const auto& model) { return model->options.context_length(); });
 }
 
 // The functions are const, but operator-> of a holder is not; a copy of the holder shares the model.

@@ -174,7 +174,7 @@ GPTOptions read_gpt_options(const std::string& caller, const FileValue& config_,
       .dropout(config.dropout({"resid_pdrop", "embd_pdrop", "attn_pdrop"}, 0.1, pretrained.dropout));
 }
 
-void write_gpt_options(const Family& family, const GPTOptions& options, FileValue::Dict& config) {
+void write_options(const Family& family, const GPTOptions& options, FileValue::Dict& config) {
   set_field(config, "architectures", FileValue::List{{std::string(family.python_class) + "LMHeadModel"}});
   set_field(config, "vocab_size", options.vocab_size());
   set_field(config, "n_positions", options.context_length());

@@ -410,7 +410,7 @@ void write_gemma(const DecoderTraits& traits, const LlamaOptions& options, FileV
 
 }  // namespace
 
-void write_llama_options(const Family& family, const LlamaOptions& options, FileValue::Dict& config) {
+void write_options(const Family& family, const LlamaOptions& options, FileValue::Dict& config) {
   const auto& traits = family.decoder;
   const auto set = [&](std::string_view field, FileValue value) {
     set_field(config, field, std::move(value));

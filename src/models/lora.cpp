@@ -58,6 +58,11 @@ const NamePair& module_name(const NameTable& table, const NamePair& pair) {
   return pair;
 }
 
+// The last part of a name: "c_attn".
+std::string short_name(std::string_view name) {
+  return std::string(name.substr(name.rfind('.') + 1));
+}
+
 // Collects the sites of a model, layer by layer.
 class Sites {
  public:
@@ -150,22 +155,26 @@ std::string site_name(const torch::nn::Module& model, std::string_view python_na
   return {};
 }
 
+namespace {
+
+constexpr const char* kLora = "Lora";
+
+// The layers that peft adapts if it is not told which; empty if it has to be told.
 std::vector<std::string> default_targets(const torch::nn::Module& model) {
   const auto* family = natural_family(model);
   if (!family) return {};
   return {family->peft_targets.begin(), family->peft_targets.end()};
 }
 
+// Whether peft adapts a layer for this target: all of them, the name, or its end.
 bool is_target(std::string_view target, std::string_view name) {
   if (target == "all-linear" || target == name) return true;
   return !target.empty() && name.size() > target.size() && name.ends_with(target) &&
          name[name.size() - target.size() - 1] == '.';
 }
 
-std::string short_name(std::string_view name) {
-  return std::string(name.substr(name.rfind('.') + 1));
-}
-
+// The shortest list of targets for which peft adapts exactly the layers `chosen` among `all`: short names
+// where they suffice.
 std::vector<std::string> targets_of(const std::vector<std::string>& chosen,
                                     const std::vector<std::string>& all) {
   const std::set<std::string> wanted(chosen.begin(), chosen.end());
@@ -179,10 +188,6 @@ std::vector<std::string> targets_of(const std::vector<std::string>& chosen,
   }
   return {targets.begin(), targets.end()};
 }
-
-namespace {
-
-constexpr const char* kLora = "Lora";
 
 LoraOptions checked_lora(LoraOptions options) {
   TORCH_CHECK_VALUE(options.rank >= 1, kLora, ": expected rank >= 1, got ", options.rank);

@@ -91,10 +91,10 @@ BertOptions read_bert_options(const std::string& caller, const Family& family, c
 ViTOptions read_vit_options(const std::string& caller, const Family& family, const FileValue& config,
                             bool classifier, const PretrainedOptions& options);
 
-void write_gpt_options(const Family& family, const GPTOptions& options, FileValue::Dict& config);
-void write_llama_options(const Family& family, const LlamaOptions& options, FileValue::Dict& config);
-void write_bert_options(const Family& family, const BertOptions& options, FileValue::Dict& config);
-void write_vit_options(const Family& family, const ViTOptions& options, FileValue::Dict& config);
+void write_options(const Family& family, const GPTOptions& options, FileValue::Dict& config);
+void write_options(const Family& family, const LlamaOptions& options, FileValue::Dict& config);
+void write_options(const Family& family, const BertOptions& options, FileValue::Dict& config);
+void write_options(const Family& family, const ViTOptions& options, FileValue::Dict& config);
 
 /// A lower bound of a model's parameters, as a product of fields of config.json.
 struct Demand {

@@ -188,56 +188,51 @@ void add_zero_biases(StateDict& weights) {
   weights.merge(zeros);
 }
 
+// Saves a model whose options `read(family, config)` reads back.
+template <class Model, class Read>
+void save(const std::filesystem::path& path, const Model& model, const SaveFolderOptions& options,
+          const Read& read, const PythonNamesOptions& names = {}) {
+  check_layers(path, model);
+  const auto& family = chosen_family(path, options, natural_family(model.options));
+  auto config = base_config(options, family, model);
+  write_options(family, model.options, config);
+  check_same(path, family, plain(model.options), plain(read(family, FileValue(config))));
+  auto weights = to_python_names(family.name, state_dict(model), names);
+  if constexpr (std::is_same_v<Model, GPTImpl>) add_zero_biases(weights);
+  write(path, config, weights, options);
+}
+
 }  // namespace
 
 void save_model_folder(const std::filesystem::path& path, const GPTImpl& model,
                        const SaveFolderOptions& options) {
-  check_layers(path, model);
-  const auto& family = chosen_family(path, options, natural_family(model.options));
-  auto config = base_config(options, family, model);
-  write_gpt_options(family, model.options, config);
-  check_same(path, family, plain(model.options), plain(read_gpt_options(kReader, config, {})));
-  auto weights = to_python_names(family.name, state_dict(model));
-  add_zero_biases(weights);
-  write(path, config, weights, options);
+  save(path, model, options,
+       [](const Family&, const FileValue& config) { return read_gpt_options(kReader, config, {}); });
 }
 
 void save_model_folder(const std::filesystem::path& path, const LlamaImpl& model,
                        const SaveFolderOptions& options) {
-  check_layers(path, model);
-  const auto& family = chosen_family(path, options, natural_family(model.options));
-  auto config = base_config(options, family, model);
-  write_llama_options(family, model.options, config);
-  check_same(path, family, plain(model.options), plain(read_llama_options(kReader, family, config, {})));
-  write(path, config, to_python_names(family.name, state_dict(model)), options);
+  save(path, model, options, [](const Family& family, const FileValue& config) {
+    return read_llama_options(kReader, family, config, {});
+  });
 }
 
 void save_model_folder(const std::filesystem::path& path, const BertImpl& model,
                        const SaveFolderOptions& options) {
-  check_layers(path, model);
-  const auto& model_options = model.options;
-  const auto& family = chosen_family(path, options, natural_family(model_options));
-  auto config = base_config(options, family, model);
-  write_bert_options(family, model_options, config);
-  const BertParts parts{model_options.pooler(), model_options.masked_lm(), model_options.head()};
-  const bool prefix = model_options.masked_lm() || model_options.head() != BertHead::None;
-  check_same(path, family, plain(model_options),
-             plain(read_bert_options(kReader, family, config, parts, {})));
-  write(path, config, to_python_names(family.name, state_dict(model), {.prefix = prefix}), options);
+  const BertParts parts{model.options.pooler(), model.options.masked_lm(), model.options.head()};
+  const auto read = [&](const Family& family, const FileValue& config) {
+    return read_bert_options(kReader, family, config, parts, {});
+  };
+  save(path, model, options, read, {.prefix = parts.masked_lm || parts.head != BertHead::None});
 }
 
 void save_model_folder(const std::filesystem::path& path, const ViTImpl& model,
                        const SaveFolderOptions& options) {
-  check_layers(path, model);
-  const auto& model_options = model.options;
-  const auto& family = chosen_family(path, options, natural_family(model_options));
-  auto config = base_config(options, family, model);
-  write_vit_options(family, model_options, config);
-  const bool classifier = model_options.num_classes() > 0;
-  check_same(path, family, plain(model_options),
-             plain(read_vit_options(kReader, family, config, classifier, {})));
-  const PythonNamesOptions names{.prefix = classifier, .channels = model_options.channels()};
-  write(path, config, to_python_names(family.name, state_dict(model), names), options);
+  const bool classifier = model.options.num_classes() > 0;
+  const auto read = [&](const Family& family, const FileValue& config) {
+    return read_vit_options(kReader, family, config, classifier, {});
+  };
+  save(path, model, options, read, {.prefix = classifier, .channels = model.options.channels()});
 }
 
 }  // namespace attentive

@@ -158,7 +158,7 @@ ViTOptions read_vit_options(const std::string& caller, const Family& family, con
           config.dropout({"hidden_dropout_prob", "attention_probs_dropout_prob"}, 0.0, pretrained.dropout));
 }
 
-void write_vit_options(const Family& family, const ViTOptions& options, FileValue::Dict& config) {
+void write_options(const Family& family, const ViTOptions& options, FileValue::Dict& config) {
   const auto set = [&](std::string_view field, FileValue value) {
     set_field(config, field, std::move(value));
   };
