@@ -5,11 +5,41 @@
 
 #include <attentive/compat/transformer.h>
 
-#include "compat/transformer_layers.h"
+#include "compat/inputs.h"
 #include "modules/checks.h"
 #include "modules/first_weights.h"
 
 namespace attentive::compat {
+namespace {
+
+// Deep copies of a layer, as in Python: with its weights, their requires_grad, and its training mode.
+template <class Layer>
+torch::nn::ModuleList copies_of(const Layer& layer, int64_t count) {
+  torch::nn::ModuleList copies;
+  const auto source = layer->parameters();
+  for (int64_t n = 0; n < count; ++n) {
+    const auto copy = layer->clone();
+    const auto parameters = copy->parameters();
+    for (size_t i = 0; i < source.size(); ++i) parameters[i].set_requires_grad(source[i].requires_grad());
+    copies->push_back(copy);
+  }
+  return copies;
+}
+
+// The length of a sequence: (T, E), or (N, T, E) or (T, N, E) by batch_first.
+int64_t tokens_of(const at::Tensor& x, const TransformerLayerOptions& options) {
+  return x.size(x.dim() == 3 && options.batch_first() ? 1 : 0);
+}
+
+// Throws unless a norm after layers of these options has their features.
+void check_last_norm(const char* caller, const TransformerLayerOptions& options,
+                     const std::optional<LayerNormOptions>& norm) {
+  TORCH_CHECK_VALUE(!norm || norm->features() == options.d_model(), caller,
+                    ": expected a norm of d_model = ", options.d_model(), " features, got ",
+                    norm ? norm->features() : 0);
+}
+
+}  // namespace
 
 TransformerEncoderImpl::TransformerEncoderImpl(const TransformerEncoderLayer& encoder_layer,
                                                int64_t num_layers, LayerNorm norm_)

@@ -1,5 +1,3 @@
-#include "compat/transformer_layers.h"
-
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/ones.h>
@@ -8,6 +6,7 @@
 
 #include <attentive/compat/transformer_layers.h>
 
+#include "compat/inputs.h"
 #include "modules/checks.h"
 #include "modules/first_weights.h"
 #include "modules/projection.h"
@@ -34,8 +33,6 @@ at::Tensor activate(const Activation& activation, const at::Tensor& x) {
   return std::get<std::function<at::Tensor(const at::Tensor&)>>(activation)(x);
 }
 
-}  // namespace
-
 void check_layer_options(const char* caller, const TransformerLayerOptions& options) {
   check_positive(caller, "d_model", options.d_model());
   check_heads(caller, "d_model", options.d_model(), options.nhead(), "nhead");
@@ -52,6 +49,30 @@ MultiheadAttentionOptions attention_options(const TransformerLayerOptions& optio
       .bias(options.bias())
       .batch_first(options.batch_first());
 }
+
+// Dropout of an attention output (N, T, E) or (T, N, E). Python's batch-first output is a transposed (T, N,
+// E), and random numbers are drawn in memory order, so only this memory layout drops the same elements for a
+// seed.
+at::Tensor drop_attention(const TransformerLayerOptions& options, torch::nn::Dropout& dropout,
+                          const at::Tensor& output) {
+  const bool draws = dropout->is_training() && dropout->options.p() > 0.0;
+  if (!draws || !options.batch_first() || output.dim() != 3) return dropout->forward(output);
+  return dropout->forward(output.transpose(0, 1).contiguous().transpose(0, 1));
+}
+
+// linear2(dropout(activation(linear1(x))))
+at::Tensor feed_forward(const TransformerLayerOptions& options, const at::Tensor& x,
+                        torch::nn::Linear& linear1, torch::nn::Dropout& dropout, torch::nn::Linear& linear2) {
+  return project(linear2, dropout->forward(activate(options.activation(), project(linear1, x))));
+}
+
+// x + block(norm(x)) if norm_first, else norm(x + block(x)).
+at::Tensor residual(bool norm_first, const at::Tensor& x, LayerNorm& norm,
+                    const std::function<at::Tensor(const at::Tensor&)>& block) {
+  return norm_first ? x + block(norm->forward(x)) : norm->forward(x + block(x));
+}
+
+}  // namespace
 
 LayerNormOptions norm_options(const TransformerLayerOptions& options) {
   return LayerNormOptions(options.d_model()).eps(options.layer_norm_eps()).bias(options.bias());
@@ -77,34 +98,6 @@ void check_decoder_call(const char* caller, const TransformerLayerOptions& optio
                     shape_string(memory.sizes()));
   check_masks(caller, masks, tgt_sizes);
   check_masks(caller, memory_masks, mask_sizes(tgt, memory, options.nhead(), options.batch_first()));
-}
-
-int64_t tokens_of(const at::Tensor& x, const TransformerLayerOptions& options) {
-  return x.size(x.dim() == 3 && options.batch_first() ? 1 : 0);
-}
-
-void check_last_norm(const char* caller, const TransformerLayerOptions& options,
-                     const std::optional<LayerNormOptions>& norm) {
-  TORCH_CHECK_VALUE(!norm || norm->features() == options.d_model(), caller,
-                    ": expected a norm of d_model = ", options.d_model(), " features, got ",
-                    norm ? norm->features() : 0);
-}
-
-at::Tensor drop_attention(const TransformerLayerOptions& options, torch::nn::Dropout& dropout,
-                          const at::Tensor& output) {
-  const bool draws = dropout->is_training() && dropout->options.p() > 0.0;
-  if (!draws || !options.batch_first() || output.dim() != 3) return dropout->forward(output);
-  return dropout->forward(output.transpose(0, 1).contiguous().transpose(0, 1));
-}
-
-at::Tensor feed_forward(const TransformerLayerOptions& options, const at::Tensor& x,
-                        torch::nn::Linear& linear1, torch::nn::Dropout& dropout, torch::nn::Linear& linear2) {
-  return project(linear2, dropout->forward(activate(options.activation(), project(linear1, x))));
-}
-
-at::Tensor residual(bool norm_first, const at::Tensor& x, LayerNorm& norm,
-                    const std::function<at::Tensor(const at::Tensor&)>& block) {
-  return norm_first ? x + block(norm->forward(x)) : norm->forward(x + block(x));
 }
 
 void TransformerEncoderLayerImpl::reset() {

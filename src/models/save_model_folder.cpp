@@ -2,6 +2,7 @@
 #include <cmath>
 #include <string_view>
 #include <system_error>
+#include <type_traits>
 #include <vector>
 
 #include <ATen/ops/zeros.h>

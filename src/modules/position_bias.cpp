@@ -1,5 +1,3 @@
-#include "modules/position_bias.h"
-
 #include <cmath>
 #include <type_traits>
 
@@ -13,6 +11,7 @@
 #include <attentive/modules/position_bias.h>
 
 #include "core/kept_tensors.h"
+#include "modules/attend.h"
 #include "modules/checks.h"
 #include "modules/first_weights.h"
 
@@ -22,6 +21,22 @@ namespace {
 // Returns the number of buckets of one direction.
 int64_t buckets_of_direction(const RelativePositionBiasOptions& options) {
   return options.bidirectional() ? options.num_buckets() / 2 : options.num_buckets();
+}
+
+// Values by difference -> one value for each pair (query i, key j): dimension `dim`, of size queries + keys
+// - 1, becomes i, and j is appended. Pair (i, j) reads value j - i + queries - 1. Neither number may be 0.
+at::Tensor by_difference(const at::Tensor& values, int64_t dim, int64_t keys) {
+  // Window n holds the values n .. n + keys - 1, and query i reads window queries - 1 - i. Selecting the
+  // windows makes one contiguous copy, whereas at::flip would choose its own order of strides.
+  const auto queries = values.size(dim) - keys + 1;
+  const auto backwards = at::arange(queries - 1, -1, -1, values.options().dtype(at::kLong));
+  return values.unfold(dim, keys, 1).index_select(dim, backwards);
+}
+
+// A parameter in the dtype in which its gradients are summed: float32 for half types.
+at::Tensor summed_wide(const at::Tensor& parameter) {
+  const auto type = parameter.scalar_type();
+  return type == at::kBFloat16 || type == at::kHalf ? parameter.to(at::kFloat) : parameter;
 }
 
 }  // namespace
@@ -144,19 +159,6 @@ void check_position_bias_tokens(const char* caller, const PositionBiasOptions& o
 void check_position_bias_cache(const char* caller, const PositionBiasOptions& options) {
   TORCH_CHECK_VALUE(!std::holds_alternative<RelativePositionBias2dOptions>(options), caller,
                     ": expected no cache with a RelativePositionBias2d, whose window is one call");
-}
-
-at::Tensor by_difference(const at::Tensor& values, int64_t dim, int64_t keys) {
-  // Window n holds the values n .. n + keys - 1, and query i reads window queries - 1 - i. Selecting the
-  // windows makes one contiguous copy, whereas at::flip would choose its own order of strides.
-  const auto queries = values.size(dim) - keys + 1;
-  const auto backwards = at::arange(queries - 1, -1, -1, values.options().dtype(at::kLong));
-  return values.unfold(dim, keys, 1).index_select(dim, backwards);
-}
-
-at::Tensor summed_wide(const at::Tensor& parameter) {
-  const auto type = parameter.scalar_type();
-  return type == at::kBFloat16 || type == at::kHalf ? parameter.to(at::kFloat) : parameter;
 }
 
 void add_position_bias(torch::nn::Module& bias, int64_t queries, int64_t keys, AttentionExtras& extras) {

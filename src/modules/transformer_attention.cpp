@@ -4,7 +4,6 @@
 #include "modules/attend.h"
 #include "modules/checks.h"
 #include "modules/first_weights.h"
-#include "modules/position_bias.h"
 #include "modules/projection.h"
 
 namespace attentive {
