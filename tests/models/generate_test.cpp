@@ -325,16 +325,16 @@ TEST_CASE("generate asks a model that can choose for the logits of one token", "
 
 TEST_CASE("generate takes the memory of one token's logits", "[generate][memory]") {
   if (const auto why = why_no_peak_memory()) SKIP(*why);
-  constexpr int64_t kWords = 50'000, kTokens = 400;
+  constexpr int64_t kVocabulary = 50'000, kTokens = 400;
   at::manual_seed(3);
-  GPT gpt(GPTOptions(kWords, kTokens, 8, 2, 1));
-  Llama llama(LlamaOptions(kWords, 8, 2, 1).context_length(kTokens));
+  GPT gpt(GPTOptions(kVocabulary, kTokens, 8, 2, 1));
+  Llama llama(LlamaOptions(kVocabulary, 8, 2, 1).context_length(kTokens));
   const std::vector<int64_t> prompt(kTokens, 1);
   for (const bool use_cache : {true, false}) {
     const auto memory_of = [&](auto& model) {
       return peak_memory([&] { generate(*model, prompt, {.max_new_tokens = 1, .use_cache = use_cache}); });
     };
-    constexpr size_t all = kTokens * kWords * sizeof(float);
+    constexpr size_t all = kTokens * kVocabulary * sizeof(float);
     CHECK(memory_of(gpt) < all / 4);
     CHECK(memory_of(llama) < all / 4);
   }

@@ -166,6 +166,13 @@ TEST_CASE("what fits no name is listed with the nearest one", "[python_names][er
         "from_python_names: the state dict does not fit the names of vit:\n"
         "missing \"encoder.layer.0.attention.attention.query.bias\"\n"
         "missing \"encoder.layer.0.attention.attention.value.bias\"");
+  CHECK(value_error([] {
+          from_python_names("gpt2", {{"wte.weight", at::Tensor()}});
+        }) == "from_python_names: expected wte.weight to be a tensor, got an undefined one");
+  CHECK_THAT(value_error([&] {
+               from_python_names("gpt2", {{"wte.weight", at::ones({2, 2}).to_sparse()}});
+             }),
+             ContainsSubstring("misshapen \"wte.weight\": expected a dense tensor, got a sparse one"));
   StateDict many;
   for (int i = 0; i < 25; ++i) many["x" + std::to_string(i)] = one;
   CHECK_THAT(value_error([&] { from_python_names("bert", many); }),
