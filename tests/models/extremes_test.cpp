@@ -13,6 +13,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <attentive/models/generate.h>
+#include <attentive/models/gpt.h>
 #include <attentive/models/llama.h>
 #include <attentive/models/vit.h>
 
