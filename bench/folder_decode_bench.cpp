@@ -19,7 +19,7 @@
 #include <attentive/models/generate.h>
 #include <attentive/models/gpt.h>
 #include <attentive/models/llama.h>
-#include <attentive/models/pretrained.h>
+#include <attentive/models/model_folder.h>
 
 #include "common/run_main.h"
 
@@ -36,7 +36,7 @@ std::function<Ids(const Ids&, const GenerateOptions&)> generator_of(const std::s
     };
   };
   auto folder = read_model_folder(path);
-  if (folder.family == "gpt2") return with(load_pretrained<GPT>(std::move(folder)));
+  if (pretrained_model(folder) == GPTImpl::kName) return with(load_pretrained<GPT>(std::move(folder)));
   return with(load_pretrained<Llama>(std::move(folder)));
 }
 

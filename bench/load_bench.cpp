@@ -17,8 +17,7 @@
 
 #include <attentive/files/state_dict.h>
 #include <attentive/files/torch_file.h>
-#include <attentive/models/pretrained.h>
-#include <attentive/models/save_model_folder.h>
+#include <attentive/models/model_folder.h>
 
 #include "suites.h"
 

@@ -10,8 +10,7 @@
 #include <fmt/format.h>
 
 #include <attentive/models/lora.h>
-#include <attentive/models/pretrained.h>
-#include <attentive/models/save_model_folder.h>
+#include <attentive/models/model_folder.h>
 #include <attentive/train/checkpoint.h>
 #include <attentive/train/language_model.h>
 

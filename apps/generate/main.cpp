@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include <attentive/models/lora.h>
+#include <attentive/models/model_folder.h>
 #include <attentive/text/streaming_decoder.h>
 
 #include "common/device.h"
@@ -36,8 +37,8 @@ struct Settings {
 
 void declare(CLI::App& app, Settings& s) {
   app.add_option("--model", s.model,
-                 "A folder of attentive-train, one checkpoint in it, or a folder of a Python model: GPT-2, "
-                 "Llama, Mistral, Qwen 2 or 3, Gemma 2 or 3")
+                 "A folder of attentive-train, one checkpoint in it, or a folder of a Python model: " +
+                     known_families({GPTImpl::kName, LlamaImpl::kName}))
       ->capture_default_str();
   app.add_option("--adapter", s.adapter,
                  "A folder of adapters for the model, of attentive-train --lora-rank or Python's peft");

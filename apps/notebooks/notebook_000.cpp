@@ -5,8 +5,7 @@
 
 #include <attentive/core/guards.h>
 #include <attentive/functional/heads.h>
-#include <attentive/notebooks/multi_head_self_attention.h>
-#include <attentive/notebooks/scaled_dot_product_attention.h>
+#include <attentive/notebooks/toy_notebook.h>
 #include <attentive/parity/draws.h>
 
 #include "notebooks.h"

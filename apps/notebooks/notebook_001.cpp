@@ -12,11 +12,7 @@
 #include <attentive/core/guards.h>
 #include <attentive/functional/attention.h>
 #include <attentive/modules/multi_head_attention.h>
-#include <attentive/notebooks/causal_attention.h>
-#include <attentive/notebooks/matrix_self_attention.h>
-#include <attentive/notebooks/multi_head_attention_wrapper.h>
-#include <attentive/notebooks/self_attention_v1.h>
-#include <attentive/notebooks/self_attention_v2.h>
+#include <attentive/notebooks/chapter_3.h>
 
 #include "notebooks.h"
 

@@ -5,7 +5,7 @@
 
 #include <attentive/functional/attention.h>
 #include <attentive/functional/heads.h>
-#include <attentive/notebooks/shared_head_attention.h>
+#include <attentive/notebooks/attention_blog.h>
 
 #include "notebooks.h"
 

@@ -7,7 +7,7 @@
 #include <attentive/functional/attention.h>
 #include <attentive/functional/explain.h>
 #include <attentive/functional/linear_attention.h>
-#include <attentive/notebooks/fused_self_attention.h>
+#include <attentive/notebooks/vision_transformer.h>
 
 #include "notebooks.h"
 

@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <attentive/models/model_folder.h>
 #include <attentive/train/checkpoint.h>
 #include <attentive/train/language_model.h>
 #include <attentive/train/progress.h>
@@ -56,10 +57,9 @@ void declare(CLI::App& app, Settings& s) {
                  "processes are on one machine]");
   app.add_option("--out", s.out, "Folder for checkpoints, log and loss picture")->capture_default_str();
   app.add_flag("--resume", s.resume, "Go on from the latest checkpoint in --out");
-  app.add_option(
-      "--init-from", s.init_from,
-      "Fine-tune the model of a folder, with its tokenizer: one that Python wrote (GPT-2, Llama, Mistral, "
-      "Qwen 2 or 3, Gemma 2 or 3), or a run of this program");
+  app.add_option("--init-from", s.init_from,
+                 "Fine-tune the model of a folder, with its tokenizer: one that Python wrote (" +
+                     known_families({GPTImpl::kName, LlamaImpl::kName}) + "), or a run of this program");
   app.add_option("--preset", s.preset, "Start from [shakespeare-small]:" + names)
       ->check(CLI::IsMember(presets()));
   apps::add_device(app, s.device, "Where to compute; cuda under torchrun: each process on a GPU of its own");

@@ -10,6 +10,7 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
+#include <attentive/models/model_folder.h>
 #include <attentive/viz/write_page.h>
 
 #include "common/flags.h"
@@ -33,10 +34,10 @@ struct Settings {
 };
 
 void declare(CLI::App& app, Settings& s) {
-  auto* model = app.add_option(
-      "--model", s.model,
-      "A folder of attentive-train, one checkpoint in it, or a folder of a Python model: GPT-2, "
-      "Llama, Mistral, Qwen, Gemma, BERT, RoBERTa, XLM-RoBERTa, CamemBERT, ALBERT, ViT, DeiT");
+  auto* model =
+      app.add_option("--model", s.model,
+                     "A folder of attentive-train, one checkpoint in it, or a folder of a Python model: " +
+                         known_families());
   auto* text = app.add_option("--text", s.text.text, "The text that the model reads")->needs(model);
   auto* ids = app.add_option("--ids", s.text.ids, "The text as tokens, as numbers: 1,15043,590")
                   ->delimiter(',')

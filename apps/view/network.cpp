@@ -2,7 +2,7 @@
 
 #include <c10/util/Exception.h>
 
-#include <attentive/models/pretrained.h>
+#include <attentive/models/model_folder.h>
 
 #include "common/language.h"
 

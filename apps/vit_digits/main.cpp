@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 
 #include <attentive/files/safetensors.h>
-#include <attentive/models/save_model_folder.h>
+#include <attentive/models/model_folder.h>
 #include <attentive/models/vit.h>
 #include <attentive/train/adamw.h>
 #include <attentive/train/schedule.h>

@@ -30,7 +30,7 @@
 #include <attentive/models/generate.h>
 #include <attentive/models/gpt.h>
 #include <attentive/models/llama.h>
-#include <attentive/models/pretrained.h>
+#include <attentive/models/model_folder.h>
 #include <attentive/score/score_mod.h>
 
 #include "common/run_main.h"
@@ -216,8 +216,8 @@ Json load(Loaded& model, const Json& command) {
   const auto start = Clock::now();
   const PretrainedOptions options{.dtype = command.at("dtype") == "bf16" ? at::kBFloat16 : at::kFloat};
   auto folder = read_model_folder(command.at("folder").get<std::string>());
-  model = folder.family == "gpt2" ? loaded<GPT>(std::move(folder), options)
-                                  : loaded<Llama>(std::move(folder), options);
+  model = pretrained_model(folder) == GPTImpl::kName ? loaded<GPT>(std::move(folder), options)
+                                                     : loaded<Llama>(std::move(folder), options);
   return {{"seconds", seconds_since(start)}};
 }
 

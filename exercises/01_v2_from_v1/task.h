@@ -1,7 +1,6 @@
 #pragma once
 
-#include <attentive/notebooks/self_attention_v1.h>
-#include <attentive/notebooks/self_attention_v2.h>
+#include <attentive/notebooks/chapter_3.h>
 
 namespace exercises {
 

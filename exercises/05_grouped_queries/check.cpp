@@ -3,7 +3,6 @@
 
 #include <attentive/files/state_dict.h>
 #include <attentive/modules/convert.h>
-#include <attentive/modules/grouped_query_attention.h>
 #include <attentive/modules/multi_head_attention.h>
 
 #include "support/exercise.h"

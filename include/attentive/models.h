@@ -7,12 +7,7 @@
 #include <attentive/models/bert.h>
 #include <attentive/models/generate.h>
 #include <attentive/models/gpt.h>
-#include <attentive/models/gpt2_names.h>
 #include <attentive/models/llama.h>
-#include <attentive/models/logits.h>
 #include <attentive/models/lora.h>
 #include <attentive/models/model_folder.h>
-#include <attentive/models/pretrained.h>
-#include <attentive/models/python_names.h>
-#include <attentive/models/save_model_folder.h>
 #include <attentive/models/vit.h>

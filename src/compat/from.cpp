@@ -10,7 +10,7 @@
 #include <torch/nn/modules/transformerlayer.h>
 
 #include <attentive/compat/from.h>
-#include <attentive/modules/first_weights.h>
+#include <attentive/modules/module.h>
 
 #include "core/check.h"
 
@@ -211,52 +211,19 @@ auto whole_of(const torch::nn::ModuleHolder<Theirs>& theirs) {
 
 }  // namespace
 
-MultiheadAttention from(const torch::nn::MultiheadAttention& theirs) {
-  return whole_of(theirs);
-}
-
-TransformerEncoderLayer from(const torch::nn::TransformerEncoderLayer& theirs) {
-  return whole_of(theirs);
-}
-
-TransformerDecoderLayer from(const torch::nn::TransformerDecoderLayer& theirs) {
-  return whole_of(theirs);
-}
-
-TransformerEncoder from(const torch::nn::TransformerEncoder& theirs) {
-  return whole_of(theirs);
-}
-
-TransformerDecoder from(const torch::nn::TransformerDecoder& theirs) {
-  return whole_of(theirs);
-}
-
-Transformer from(const torch::nn::Transformer& theirs) {
-  return whole_of(theirs);
-}
-
-MultiheadAttention from(const torch::nn::MultiheadAttentionImpl& theirs) {
-  return whole(theirs);
-}
-
-TransformerEncoderLayer from(const torch::nn::TransformerEncoderLayerImpl& theirs) {
-  return whole(theirs);
-}
-
-TransformerDecoderLayer from(const torch::nn::TransformerDecoderLayerImpl& theirs) {
-  return whole(theirs);
-}
-
-TransformerEncoder from(const torch::nn::TransformerEncoderImpl& theirs) {
-  return whole(theirs);
-}
-
-TransformerDecoder from(const torch::nn::TransformerDecoderImpl& theirs) {
-  return whole(theirs);
-}
-
-Transformer from(const torch::nn::TransformerImpl& theirs) {
-  return whole(theirs);
-}
+#define ATTENTIVE_FROM(Class)                        \
+  Class from(const torch::nn::Class& theirs) {       \
+    return whole_of(theirs);                         \
+  }                                                  \
+  Class from(const torch::nn::Class##Impl& theirs) { \
+    return whole(theirs);                            \
+  }
+ATTENTIVE_FROM(MultiheadAttention)
+ATTENTIVE_FROM(TransformerEncoderLayer)
+ATTENTIVE_FROM(TransformerDecoderLayer)
+ATTENTIVE_FROM(TransformerEncoder)
+ATTENTIVE_FROM(TransformerDecoder)
+ATTENTIVE_FROM(Transformer)
+#undef ATTENTIVE_FROM
 
 }  // namespace attentive::compat

@@ -5,6 +5,7 @@
 
 #include <optional>
 
+#include <attentive/compat/transformer_layers.h>
 #include <attentive/core/mask.h>
 
 namespace attentive::compat {
@@ -57,5 +58,17 @@ bool is_causal_mask(const at::Tensor& mask, std::optional<bool> given, int64_t t
 /// keys after the sequence (bias_k, zeros) stay visible.
 Mask attention_mask(const at::Tensor& mask, const MaskSizes& sizes, int64_t appended);
 Mask padding_mask(const at::Tensor& mask, const MaskSizes& sizes, int64_t appended);
+
+LayerNormOptions norm_options(const TransformerLayerOptions& options);
+
+/// Throws unless `src` and its masks fit a layer of these options; `parameter` is one of its weights.
+void check_encoder_call(const char* caller, const TransformerLayerOptions& options,
+                        const at::Tensor& parameter, const at::Tensor& src, const CallMasks& masks);
+
+/// Throws unless `tgt`, the memory and their masks fit a decoder layer of these options. `memory_name` is the
+/// memory's name in the caller's signature.
+void check_decoder_call(const char* caller, const TransformerLayerOptions& options,
+                        const at::Tensor& parameter, const at::Tensor& tgt, const char* memory_name,
+                        const at::Tensor& memory, const CallMasks& masks, const CallMasks& memory_masks);
 
 }  // namespace attentive::compat

@@ -22,11 +22,6 @@ at::Tensor part(const at::Tensor& tensor, int64_t start, int64_t length) {
 
 }  // namespace
 
-MultiheadAttentionImpl::MultiheadAttentionImpl(MultiheadAttentionOptions options_)
-    : options(std::move(options_)) {
-  build();
-}
-
 bool MultiheadAttentionImpl::packed() const {
   const int64_t features = options.embed_dim();
   return options.kdim().value_or(features) == features && options.vdim().value_or(features) == features;

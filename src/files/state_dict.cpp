@@ -117,8 +117,8 @@ LoadPlan plan_load(const torch::nn::Module& module, const StateDict& state, cons
   }
   constexpr size_t most = 10;
   const auto* hint = names_gpt2(plan.report.unexpected)
-                         ? ". These are the names of Hugging Face's GPT-2: attentive::from_gpt2(state, "
-                           "model->options) translates them"
+                         ? ". These are the names of Hugging Face's GPT-2: "
+                           "attentive::from_python_names(\"gpt2\", state) translates them"
                          : "";
   TORCH_CHECK_VALUE(!options.strict || plan.report.empty(), "load_state_dict: the state dict does not fit ",
                     module.name(), "; nothing was changed", hint, ":\n", plan.report.to_string(most),

@@ -6,10 +6,15 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
+
+#include <attentive/models/lora.h>
+
+#include "modules/low_rank_adapter.h"
 
 namespace attentive {
 
@@ -33,25 +38,23 @@ struct AdapterSite {
 /// have the names of their modules.
 std::vector<AdapterSite> adapter_sites(const std::shared_ptr<torch::nn::Module>& model);
 
-/// The family of transformers whose names `adapter_sites` uses; empty if there is none.
-std::string_view adapter_family(const torch::nn::Module& model);
-
 /// The name of a layer in a file of another version of transformers, or without its prefix, as
 /// `adapter_sites` has it; empty if the family has no such layer.
 std::string site_name(const torch::nn::Module& model, std::string_view python_name);
 
-/// The layers that peft adapts if it is not told which; empty if it has to be told.
-std::vector<std::string> default_targets(std::string_view family);
+struct Lora::State {
+  struct Adapter {
+    AdapterSite site;
+    std::shared_ptr<LowRankAdapterImpl> module;
+  };
 
-/// Whether peft adapts a layer for this target: all of them, the name, or its end.
-bool is_target(std::string_view target, std::string_view name);
+  explicit State(LoraOptions options_) : options(std::move(options_)) {}
 
-/// The last part of a name: "c_attn".
-std::string short_name(std::string_view name);
-
-/// The shortest list of targets for which peft adapts exactly the layers `chosen` among `all`: short names
-/// where they suffice.
-std::vector<std::string> targets_of(const std::vector<std::string>& chosen,
-                                    const std::vector<std::string>& all);
+  LoraOptions options;
+  std::shared_ptr<torch::nn::Module> model;  // null: not attached
+  std::vector<Adapter> adapters;
+  std::vector<std::pair<at::Tensor, bool>> required;     // the base's parameters before attach
+  std::vector<std::pair<at::Tensor, at::Tensor>> saved;  // merged weights, and their former numbers
+};
 
 }  // namespace attentive

@@ -2,17 +2,37 @@
 
 // Functions that decoder-only language models share. Every error begins with `caller`.
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/nn/modules/container/modulelist.h>
 
 #include <attentive/cache/kv_cache.h>
-#include <attentive/models/logits.h>
+#include <attentive/functional/activation_checkpoint.h>
+#include <attentive/models/generate.h>
 #include <attentive/modules/transformer_attention.h>
 
 namespace attentive {
+
+/// Keeps a module in evaluation mode for the lifetime of this object.
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(torch::nn::Module& module) : module_(module), training_(module.is_training()) {
+    module_.eval();
+  }
+  ~EvaluationMode() { module_.train(training_); }
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+
+ private:
+  torch::nn::Module& module_;
+  bool training_;
+};
 
 struct DecoderSizes {
   const char* caller;
@@ -53,5 +73,26 @@ at::Tensor next_token_loss(const DecoderSizes& sizes, const at::Tensor& ids, con
 std::unique_ptr<KVCache> empty_cache(const DecoderSizes& sizes, const TransformerAttentionImpl& attention,
                                      const at::Tensor& weight, int64_t batch, int64_t capacity,
                                      int64_t window);
+
+/// Calls call(block, x) for each `Block` in turn. With every > 0 and gradients, groups of `every` blocks keep
+/// only their input (`activation_checkpoint`). `call` is copied, and must hold what it uses.
+template <class Block, class Call>
+at::Tensor run_blocks(const torch::nn::ModuleListImpl& blocks, at::Tensor x, int64_t every,
+                      const Call& call) {
+  const auto count = static_cast<int64_t>(blocks.size());
+  const bool checkpoints = every > 0 && at::GradMode::is_enabled();
+  const auto step = checkpoints ? every : 1;
+  for (int64_t first = 0; first < count; first += step) {
+    std::vector<std::shared_ptr<torch::nn::Module>> group;
+    for (int64_t i = first; i < std::min(count, first + step); ++i)
+      group.push_back(blocks.ptr(static_cast<size_t>(i)));
+    const auto run = [group, call](at::Tensor y) {
+      for (const auto& block : group) y = call(*block->template as<Block>(), y);
+      return y;
+    };
+    x = checkpoints ? activation_checkpoint(run, x, {.modules = group}) : run(x);
+  }
+  return x;
+}
 
 }  // namespace attentive

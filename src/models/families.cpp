@@ -1,14 +1,8 @@
-// All families: the class that reads each one, and its tensors' names.
+#include "models/families.h"
 
 #include <algorithm>
-#include <array>
 
-#include <attentive/models/bert.h>
-#include <attentive/models/gpt.h>
-#include <attentive/models/llama.h>
-#include <attentive/models/vit.h>
-
-#include "models/name_rules.h"
+#include "models/python_names.h"
 
 namespace attentive {
 namespace {
@@ -112,37 +106,93 @@ constexpr NameRule kViT[] = {
     {"classifier.{weight,bias}", "head.{weight,bias}", kHead},
 };
 
-const std::array<Family, 14>& families() {
+const std::vector<Family>& families() {
+  static const NameRules gpt2{"transformer.", {kGpt2}, {"h.#.attn.{bias,masked_bias}"}};
   static const NameRules llama{
       "model.", {kDecoder, kLlamaNorms}, {"layers.#.self_attn.rotary_emb.inv_freq", "rotary_emb.inv_freq"}};
   static const NameRules gemma{"model.", {kDecoder, kGemmaNorms}, llama.ignored};
   static const NameRules roberta{
       "roberta.", {kEmbeddings, kBertLayers, kRobertaHead}, {"embeddings.{position_ids,token_type_ids}"}};
-  static const std::array<Family, 14> all{{
-      {"gpt2", GPTImpl::kName, {"transformer.", {kGpt2}, {"h.#.attn.{bias,masked_bias}"}}},
-      {"llama", LlamaImpl::kName, llama},
-      {"mistral", LlamaImpl::kName, llama},
-      {"qwen2", LlamaImpl::kName, llama},
-      {"qwen3", LlamaImpl::kName, llama},
-      {"gemma2", LlamaImpl::kName, gemma},
-      {"gemma3_text", LlamaImpl::kName, gemma},
-      {"bert",
-       BertImpl::kName,
-       {"bert.",
-        {kEmbeddings, kBertLayers, kBertHead},
-        {"embeddings.{position_ids,token_type_ids}", "cls.seq_relationship.{weight,bias}"}}},
-      {"roberta", BertImpl::kName, roberta},
-      {"xlm-roberta", BertImpl::kName, roberta},
-      {"camembert", BertImpl::kName, roberta},
-      {"albert",
-       BertImpl::kName,
-       {"albert.",
-        {kEmbeddings, kAlbertLayers},
-        {"embeddings.{position_ids,token_type_ids}", "sop_classifier.classifier.{weight,bias}"}}},
-      {"vit", ViTImpl::kName, {"vit.", {kViT}, {"pooler.dense.{weight,bias}"}}},
-      {"deit", ViTImpl::kName, {"deit.", {kViT}, {"pooler.dense.{weight,bias}"}}},
-  }};
+  static const NameRules bert{
+      "bert.",
+      {kEmbeddings, kBertLayers, kBertHead},
+      {"embeddings.{position_ids,token_type_ids}", "cls.seq_relationship.{weight,bias}"}};
+  static const NameRules albert_names{
+      "albert.",
+      {kEmbeddings, kAlbertLayers},
+      {"embeddings.{position_ids,token_type_ids}", "sop_classifier.classifier.{weight,bias}"}};
+  static const std::vector<std::string_view> some{"q_proj", "v_proj"};
+  static const DecoderTraits gemma2{.kv_heads = 4,
+                                    .head_dim = 256,
+                                    .context = 8192,
+                                    .tied = true,
+                                    .activation_field = "hidden_activation",
+                                    .activation = "gelu_pytorch_tanh",
+                                    .norm_after = true,
+                                    .gemma = true,
+                                    .softcap = 50.0,
+                                    .logit_softcap = 30.0,
+                                    .windows = WindowRule::EveryOther};
+  static const DecoderTraits gemma3 = [] {
+    auto traits = gemma2;
+    traits.context = 131072;
+    traits.qk_norm = true;
+    traits.softcap = traits.logit_softcap = std::nullopt;
+    traits.windows = WindowRule::AllButEveryNth;
+    traits.theta = 1e6;
+    traits.local_theta = 1e4;
+    return traits;
+  }();
+  static const DecoderTraits mistral{
+      .kv_heads = 8, .attention_bias_field = false, .windows = WindowRule::All};
+  static const DecoderTraits qwen2{.kv_heads = 32,
+                                   .context = 32768,
+                                   .attention_bias_field = false,
+                                   .qkv_bias = true,
+                                   .windows = WindowRule::FromLayer};
+  static const DecoderTraits qwen3{
+      .kv_heads = 32, .head_dim = 128, .context = 32768, .qk_norm = true, .windows = WindowRule::FromLayer};
+  static const EncoderTraits by_padding{.padding_positions = true};
+  static const EncoderTraits albert{.activation = "gelu_new",
+                                    .dropout = 0.0,
+                                    .head_dropout_field = "classifier_dropout_prob",
+                                    .head_dropout = 0.1,
+                                    .shared_layers = true};
+  constexpr const char *gpt = GPTImpl::kName, *decoder = LlamaImpl::kName, *encoder = BertImpl::kName,
+                       *images = ViTImpl::kName;
+  static const std::vector<Family> all{
+      {"gpt2", gpt, "GPT2", gpt2, {"c_attn"}, {}, {}, false, "n_layer"},
+      {"llama", decoder, "Llama", llama, some, {.context = 2048, .mlp_bias_field = true}},
+      {"mistral", decoder, "Mistral", llama, some, mistral},
+      {"qwen2", decoder, "Qwen2", llama, some, qwen2},
+      {"qwen3", decoder, "Qwen3", llama, some, qwen3},
+      {"gemma2", decoder, "Gemma2", gemma, some, gemma2},
+      {"gemma3_text", decoder, "Gemma3", gemma, some, gemma3},
+      {"bert", encoder, "Bert", bert, {"query", "value"}},
+      {"roberta", encoder, "Roberta", roberta, {"query", "value"}, {}, by_padding},
+      {"xlm-roberta", encoder, "XLMRoberta", roberta, {}, {}, by_padding},
+      {"camembert", encoder, "Camembert", roberta, {}, {}, by_padding},
+      {"albert", encoder, "Albert", albert_names, {}, {}, albert, false, ""},
+      {"vit", images, "ViT", {"vit.", {kViT}, {"pooler.dense.{weight,bias}"}}},
+      {"deit", images, "DeiT", {"deit.", {kViT}, {"pooler.dense.{weight,bias}"}}, {}, {}, {}, true}};
   return all;
+}
+
+template <class Fits>
+const Family& first_family(std::string_view model, const Fits& fits) {
+  const auto found = std::find_if(families().begin(), families().end(), [&](const Family& family) {
+    return family.model == model && fits(family);
+  });
+  TORCH_INTERNAL_ASSERT(found != families().end(), model);
+  return *found;
+}
+
+bool has_traits(const DecoderTraits& traits, const LlamaOptions& options) {
+  if (traits.norm_after != options.norm_after() || traits.qk_norm != options.qk_norm()) return false;
+  if (traits.norm_after || traits.qk_norm) return true;
+  const bool biases = options.qkv_bias() && !options.out_bias();
+  if (biases || traits.qkv_bias) return biases == traits.qkv_bias;
+  return has_windows(options) == (traits.windows != WindowRule::None);
 }
 
 }  // namespace
@@ -176,10 +226,49 @@ std::vector<std::string_view> families_of_names(const StateDict& state) {
   return found;
 }
 
-std::string known_families() {
+std::string known_families(std::initializer_list<std::string_view> models) {
   std::string names;
-  for (const auto& family : families()) names += (names.empty() ? "" : ", ") + std::string(family.name);
+  for (const auto& family : families()) {
+    if (models.size() > 0 && std::find(models.begin(), models.end(), family.model) == models.end()) continue;
+    names += (names.empty() ? "" : ", ") + std::string(family.name);
+  }
   return names;
+}
+
+const Family& natural_family(const GPTOptions&) {
+  return first_family(GPTImpl::kName, [](const Family&) { return true; });
+}
+
+const Family& natural_family(const LlamaOptions& options) {
+  return first_family(LlamaImpl::kName,
+                      [&](const Family& family) { return has_traits(family.decoder, options); });
+}
+
+const Family& natural_family(const BertOptions& options) {
+  return first_family(BertImpl::kName, [&](const Family& family) {
+    const auto& traits = family.encoder;
+    return traits.shared_layers == options.shared_layers() &&
+           (traits.shared_layers || traits.padding_positions == options.padding_id().has_value());
+  });
+}
+
+const Family& natural_family(const ViTOptions& options) {
+  return first_family(ViTImpl::kName, [&](const Family& family) {
+    return family.distillation_token == options.distillation_token();
+  });
+}
+
+const Family* natural_family(const torch::nn::Module& model) {
+  if (const auto* gpt = dynamic_cast<const GPTImpl*>(&model)) return &natural_family(gpt->options);
+  if (const auto* llama = dynamic_cast<const LlamaImpl*>(&model)) return &natural_family(llama->options);
+  if (const auto* bert = dynamic_cast<const BertImpl*>(&model)) return &natural_family(bert->options);
+  if (const auto* vit = dynamic_cast<const ViTImpl*>(&model)) return &natural_family(vit->options);
+  return nullptr;
+}
+
+bool has_windows(const LlamaOptions& options) {
+  const auto& windows = options.windows();
+  return std::any_of(windows.begin(), windows.end(), [](int64_t window) { return window > 0; });
 }
 
 }  // namespace attentive

@@ -8,12 +8,18 @@
 #include <ATen/ops/rand.h>
 #include <ATen/ops/tensor.h>
 
+#include <attentive/models/any_language_model.h>
 #include <attentive/models/generate.h>
 
 #include "core/check.h"
-#include "modules/evaluation_mode.h"
+#include "models/decoder_only.h"
 
 namespace attentive {
+
+std::string_view to_string(Logits value) {
+  return enum_name(value, {"all", "last"});
+}
+
 namespace {
 
 using detail::LanguageModelView;
@@ -182,6 +188,54 @@ std::vector<int64_t> detail::generate(const LanguageModelView& model, const std:
   }
   if (options.on_end) options.on_end(end);
   return out;
+}
+
+namespace {
+
+template <class Model>
+Model checked(Model model) {
+  (void)model.ptr();  // throws for an empty holder
+  return model;
+}
+
+}  // namespace
+
+AnyLanguageModel::AnyLanguageModel(GPT model) : model_(checked(std::move(model))) {}
+AnyLanguageModel::AnyLanguageModel(Llama model) : model_(checked(std::move(model))) {}
+
+AnyLanguageModel AnyLanguageModel::load_pretrained(ModelFolder&& folder, const PretrainedOptions& options) {
+  const auto model = pretrained_model(folder);
+  if (model == GPTImpl::kName) return attentive::load_pretrained<GPT>(std::move(folder), options);
+  TORCH_CHECK_VALUE(model == LlamaImpl::kName, "AnyLanguageModel: ", folder.path.string(),
+                    ": expected a model that continues texts, got a ", folder.family);
+  return attentive::load_pretrained<Llama>(std::move(folder), options);
+}
+
+// The functions are const, but operator-> of a holder is not; a copy of the holder shares the model.
+at::Tensor AnyLanguageModel::forward(const at::Tensor& ids, Logits which) const {
+  return visit([&](auto model) { return detail::forward_with(*model, ids, which); });
+}
+
+at::Tensor AnyLanguageModel::forward_cached(const at::Tensor& ids, KVCache& cache, Logits which) const {
+  return visit([&](auto model) { return detail::forward_cached_with(*model, ids, cache, which); });
+}
+
+at::Tensor AnyLanguageModel::loss(const at::Tensor& ids, const at::Tensor& targets) const {
+  return visit([&](auto model) { return model->loss(ids, targets); });
+}
+
+std::unique_ptr<KVCache> AnyLanguageModel::make_cache(int64_t batch, int64_t capacity) const {
+  return visit([&](const auto& model) { return model->make_cache(batch, capacity); });
+}
+
+std::vector<int64_t> generate(const AnyLanguageModel& model, const std::vector<int64_t>& prompt,
+                              const GenerateOptions& options) {
+  return model.visit([&](auto holder) { return generate(*holder, prompt, options); });
+}
+
+void save_model_folder(const std::filesystem::path& path, const AnyLanguageModel& model,
+                       const SaveFolderOptions& options) {
+  model.visit([&](const auto& holder) { save_model_folder(path, *holder, options); });
 }
 
 }  // namespace attentive

@@ -2,12 +2,13 @@
 #include <cmath>
 
 #include <ATen/ops/scalar_tensor.h>
+#include <fmt/format.h>
 
 #include <attentive/models/llama.h>
 
 #include "functional/token_weights.h"
-#include "models/checkpointed_blocks.h"
 #include "models/decoder_only.h"
+#include "models/model_config.h"
 #include "modules/checks.h"
 #include "modules/first_weights.h"
 
@@ -125,10 +126,6 @@ at::Tensor LlamaBlockImpl::run(const at::Tensor& x, KVCache* cache, int64_t laye
   return attended + (after2 ? after2->forward(y) : y);
 }
 
-LlamaImpl::LlamaImpl(LlamaOptions options_) : options(std::move(options_)) {
-  build();
-}
-
 void LlamaImpl::reset() {
   check_options(kName, options);
   tok_emb = register_module("tok_emb", embedding_layer(options.vocab_size(), options.emb_dim()));
@@ -191,6 +188,252 @@ std::unique_ptr<KVCache> LlamaImpl::make_cache(int64_t batch, int64_t capacity) 
                     "layer");
   return empty_cache(llama_sizes(options), *blocks->at<LlamaBlockImpl>(0).att, tok_emb->weight, batch,
                      capacity, window_of_all(options));
+}
+
+namespace {
+
+constexpr int64_t kDefaultWindow = 4096;
+
+// Reads one rotation. Old files have rope_theta next to the scaling, new ones inside it.
+RotaryPositionsOptions read_rotary(const std::optional<ModelConfig>& scaling, double theta, int64_t context) {
+  auto rotary = RotaryPositionsOptions(0).pairing(RotaryPairing::Halves).base(theta);
+  if (!scaling) return rotary;
+  rotary.base(scaling->number("rope_theta", theta));
+  if (scaling->number("partial_rotary_factor", 1.0) != 1.0) {
+    scaling->refuse("partial_rotary_factor", "1, the rotation of all features");
+  }
+  const auto* field = scaling->find("rope_type") != nullptr ? "rope_type" : "type";
+  const auto kind = scaling->word(field, "default");
+  if (kind == "default") return rotary;
+  const auto required = [&](std::string_view name) {
+    const auto value = scaling->number(name);
+    if (!value) scaling->refuse(name, "a number");
+    return *value;
+  };
+  if (kind == "linear") return rotary.scaling(RotaryScaling::Linear).factor(required("factor"));
+  if (kind != "llama3") scaling->refuse(field, R"("default", "linear" or "llama3")");
+  return rotary.scaling(RotaryScaling::Llama3)
+      .factor(required("factor"))
+      .low_freq_factor(required("low_freq_factor"))
+      .high_freq_factor(required("high_freq_factor"))
+      .original_context(scaling->number("original_max_position_embeddings", static_cast<double>(context)));
+}
+
+// As in Python, rope_scaling (old files) takes precedence over rope_parameters (new files), which may hold a
+// rotation for each kind of layer.
+void read_rotations(const ModelConfig& config, const DecoderTraits& traits, LlamaOptions& options) {
+  if (config.number("partial_rotary_factor", 1.0) != 1.0) {
+    config.refuse("partial_rotary_factor", "1, the rotation of all features");
+  }
+  const auto theta = config.number("rope_theta", traits.theta);
+  const auto old = config.object("rope_scaling"), parameters = config.object("rope_parameters");
+  const auto context = options.context_length();
+  const bool nested = parameters && (parameters->find("full_attention") != nullptr ||
+                                     parameters->find("sliding_attention") != nullptr);
+  const auto full = nested ? parameters->object("full_attention") : parameters;
+  const auto base = old && full ? full->number("rope_theta", theta) : theta;
+  options.rotary(read_rotary(old ? old : full, base, context));
+  if (!traits.local_theta && !nested) return;
+  const auto local = config.number("rope_local_base_freq", traits.local_theta.value_or(theta));
+  const auto sliding = nested ? parameters->object("sliding_attention") : std::nullopt;
+  options.window_rotary(read_rotary(sliding, local, context));
+}
+
+// Whether each layer has a window, from layer_types or, if that is absent, from the family's rule.
+std::vector<bool> sliding_layers(const ModelConfig& config, const Family& family, int64_t layers) {
+  const auto rule = family.decoder.windows;
+  std::vector<bool> sliding(static_cast<size_t>(layers));
+  const auto types = config.words("layer_types");
+  if (!types.empty()) {
+    if (types.size() != sliding.size()) {
+      config.refuse("layer_types", fmt::format("{} kinds, one a layer", layers));
+    }
+    for (size_t i = 0; i < types.size(); ++i) {
+      if (types[i] != "full_attention" && types[i] != "sliding_attention") {
+        config.refuse("layer_types",
+                      fmt::format("\"full_attention\" or \"sliding_attention\" for layer {}", i));
+      }
+      if (rule == WindowRule::All && types[i] != "sliding_attention") {
+        config.refuse("layer_types", fmt::format("windows in all layers of a {}", family.name));
+      }
+      sliding[i] = types[i] == "sliding_attention";
+    }
+    return sliding;
+  }
+  const auto pattern = config.find("sliding_window_pattern") != nullptr
+                           ? config.size("sliding_window_pattern")
+                           : config.size("_sliding_window_pattern", 6);
+  const auto first = config.integer("max_window_layers", 28);
+  for (int64_t i = 0; i < layers; ++i) {
+    const bool window = rule == WindowRule::EveryOther       ? (i + 1) % 2 != 0
+                        : rule == WindowRule::AllButEveryNth ? (i + 1) % pattern != 0
+                        : rule == WindowRule::FromLayer      ? i >= first
+                                                             : rule == WindowRule::All;
+    sliding[static_cast<size_t>(i)] = window;
+  }
+  return sliding;
+}
+
+void read_windows(const ModelConfig& config, const Family& family, LlamaOptions& options) {
+  const auto rule = family.decoder.windows;
+  if (rule == WindowRule::None) return;
+  const bool none = config.is_null("sliding_window") ||
+                    (rule == WindowRule::FromLayer && !config.flag("use_sliding_window", false));
+  const auto sliding = sliding_layers(config, family, options.num_layers());
+  const bool any = std::find(sliding.begin(), sliding.end(), true) != sliding.end();
+  if (none) {
+    if (any && config.find("layer_types") != nullptr) {
+      config.refuse("sliding_window", "a number of tokens for the layers with a window");
+    }
+    return;
+  }
+  const auto window = config.size("sliding_window", kDefaultWindow);
+  std::vector<int64_t> windows;
+  for (const bool has_window : sliding) windows.push_back(has_window ? window : 0);
+  if (any) options.windows(std::move(windows));
+}
+
+void read_gemma(const ModelConfig& config, const DecoderTraits& traits, LlamaOptions& options) {
+  config.must_be("use_bidirectional_attention", false);
+  const auto softcap = [&](std::string_view field, std::optional<double> fallback) {
+    return config.find(field) == nullptr && !config.is_null(field) ? fallback : config.number(field);
+  };
+  options.unit_offset(true)
+      .scaled_embedding(true)
+      .scale(std::pow(config.number("query_pre_attn_scalar", 256.0), -0.5))
+      .logit_softcap(softcap("final_logit_softcapping", traits.logit_softcap));
+  if (traits.softcap) options.softcap(softcap("attn_logit_softcapping", traits.softcap));
+}
+
+}  // namespace
+
+LlamaOptions read_llama_options(const std::string& caller, const Family& family, const FileValue& config_,
+                                const PretrainedOptions& pretrained) {
+  const ModelConfig config(caller, config_);
+  check_common_fields(config);
+  const auto heads = config.size("num_attention_heads");
+  LlamaOptions options(config.size("vocab_size"), config.size("hidden_size"), heads,
+                       config.layers("num_hidden_layers"));
+  const bool null_heads = config.is_null("num_key_value_heads");
+  const auto& traits = family.decoder;
+  const bool biases = traits.attention_bias_field && config.flag("attention_bias", false);
+  options.hidden_dim(config.size("intermediate_size"))
+      .context_length(config.size("max_position_embeddings", traits.context))
+      .num_kv_heads(null_heads
+                        ? heads
+                        : config.size("num_key_value_heads", traits.kv_heads > 0 ? traits.kv_heads : heads))
+      .head_dim(config.size("head_dim", config.is_null("head_dim") ? 0 : traits.head_dim))
+      .activation(config.activation(traits.activation_field, traits.activation))
+      .qkv_bias(biases || traits.qkv_bias)
+      .out_bias(biases)
+      .ff_bias(traits.mlp_bias_field && config.flag("mlp_bias", false))
+      .qk_norm(traits.qk_norm)
+      .norm_after(traits.norm_after)
+      .tied(config.flag("tie_word_embeddings", traits.tied))
+      .eps(config.number("rms_norm_eps", 1e-6))
+      .dropout(config.dropout({"attention_dropout"}, 0.0, pretrained.dropout));
+  if (traits.gemma) read_gemma(config, traits, options);
+  read_windows(config, family, options);
+  read_rotations(config, traits, options);
+  return options;
+}
+
+namespace {
+
+FileValue::Dict rope_parameters(const RotaryPositionsOptions& rotary) {
+  FileValue::Dict dict;
+  set_field(dict, "rope_theta", rotary.base());
+  if (rotary.scaling() == RotaryScaling::Linear) {
+    set_field(dict, "rope_type", "linear");
+    set_field(dict, "factor", rotary.factor());
+  } else if (rotary.scaling() == RotaryScaling::Llama3) {
+    set_field(dict, "rope_type", "llama3");
+    set_field(dict, "factor", rotary.factor());
+    set_field(dict, "low_freq_factor", rotary.low_freq_factor());
+    set_field(dict, "high_freq_factor", rotary.high_freq_factor());
+    set_field(dict, "original_max_position_embeddings", static_cast<int64_t>(rotary.original_context()));
+  } else {
+    set_field(dict, "rope_type", "default");
+  }
+  return dict;
+}
+
+// Writes the fields that versions 4 and 5 of transformers read.
+void write_rotations(const DecoderTraits& traits, const LlamaOptions& options, FileValue::Dict& config) {
+  const auto full = rope_parameters(options.rotary());
+  const bool scaled = options.rotary().scaling() != RotaryScaling::None;
+  set_field(config, "rope_theta", options.rotary().base());
+  set_field(config, "rope_scaling", scaled ? FileValue(full) : FileValue());
+  if (!traits.local_theta) {
+    set_field(config, "rope_parameters", full);
+    return;
+  }
+  const auto& sliding = options.window_rotary() ? *options.window_rotary() : options.rotary();
+  set_field(config, "rope_local_base_freq", sliding.base());
+  FileValue::Dict both;
+  set_field(both, "full_attention", full);
+  set_field(both, "sliding_attention", rope_parameters(sliding));
+  set_field(config, "rope_parameters", both);
+}
+
+void write_windows(const DecoderTraits& traits, const LlamaOptions& options, FileValue::Dict& config) {
+  if (traits.windows == WindowRule::None) return;
+  const auto& windows = options.windows();
+  const auto widest = windows.empty() ? 0 : *std::max_element(windows.begin(), windows.end());
+  if (traits.windows != WindowRule::All) {
+    FileValue::List types;
+    for (size_t i = 0; i < static_cast<size_t>(options.num_layers()); ++i) {
+      const bool window = i < windows.size() && windows[i] > 0;
+      types.items.emplace_back(window ? "sliding_attention" : "full_attention");
+    }
+    set_field(config, "layer_types", types);
+  }
+  if (traits.windows == WindowRule::FromLayer) set_field(config, "use_sliding_window", widest > 0);
+  if (widest > 0) {
+    set_field(config, "sliding_window", widest);
+  } else if (!traits.gemma) {
+    set_field(config, "sliding_window", FileValue());
+  } else if (const FileValue before(config);  // Python's Gemma cannot run without a number
+             ModelConfig("save_model_folder", before).find("sliding_window") == nullptr) {
+    set_field(config, "sliding_window", kDefaultWindow);
+  }
+}
+
+void write_gemma(const DecoderTraits& traits, const LlamaOptions& options, FileValue::Dict& config) {
+  const auto head_dim = options.head_dim() > 0 ? options.head_dim() : options.emb_dim() / options.num_heads();
+  const auto scale = options.scale().value_or(std::pow(static_cast<double>(head_dim), -0.5));
+  const auto cap = [](const std::optional<double>& value) { return value ? FileValue(*value) : FileValue(); };
+  set_field(config, "query_pre_attn_scalar", static_cast<int64_t>(std::llround(1.0 / (scale * scale))));
+  if (traits.softcap) set_field(config, "attn_logit_softcapping", cap(options.softcap()));
+  set_field(config, "final_logit_softcapping", cap(options.logit_softcap()));
+}
+
+}  // namespace
+
+void write_options(const Family& family, const LlamaOptions& options, FileValue::Dict& config) {
+  const auto& traits = family.decoder;
+  const auto set = [&](std::string_view field, FileValue value) {
+    set_field(config, field, std::move(value));
+  };
+  const auto or_else = [](int64_t value, int64_t fallback) { return value > 0 ? value : fallback; };
+  set("architectures", FileValue::List{{std::string(family.python_class) + "ForCausalLM"}});
+  set("vocab_size", options.vocab_size());
+  set("hidden_size", options.emb_dim());
+  set("num_hidden_layers", options.num_layers());
+  set("num_attention_heads", options.num_heads());
+  set("num_key_value_heads", or_else(options.num_kv_heads(), options.num_heads()));
+  set("head_dim", or_else(options.head_dim(), options.emb_dim() / std::max<int64_t>(options.num_heads(), 1)));
+  set("intermediate_size", hidden_dim_of(options));
+  set("max_position_embeddings", or_else(options.context_length(), 131072));
+  set(traits.activation_field, std::string(activation_word(options.activation())));
+  set("rms_norm_eps", options.eps());
+  set("tie_word_embeddings", options.tied());
+  set("attention_dropout", options.dropout());
+  if (traits.attention_bias_field) set("attention_bias", options.qkv_bias());
+  if (traits.mlp_bias_field) set("mlp_bias", options.ff_bias());
+  if (traits.gemma) write_gemma(traits, options, config);
+  write_windows(traits, options, config);
+  write_rotations(traits, options, config);
 }
 
 }  // namespace attentive

@@ -12,7 +12,7 @@
 
 #include <attentive/files/safetensors.h>
 #include <attentive/models/lora.h>
-#include <attentive/modules/first_weights.h>
+#include <attentive/modules/module.h>
 
 #include "base/files.h"
 #include "base/refusal.h"
@@ -20,8 +20,9 @@
 #include "core/check.h"
 #include "core/kept_tensors.h"
 #include "files/json_value.h"
+#include "models/adapter_sites.h"
+#include "models/families.h"
 #include "models/folder_writer.h"
-#include "models/lora_state.h"
 #include "models/model_config.h"
 
 namespace attentive {
@@ -142,17 +143,18 @@ bool is_old_adapter(std::string_view name) {
 std::string lora_config(const Lora& lora) {
   const auto& options = lora.options();
   TORCH_CHECK_VALUE(lora.attached(), "Lora: expected attach(model) before lora_config()");
-  const auto family = lora.family();
+  const auto* family = find_family(lora.family());
+  const auto model = family ? family->model : std::string_view();
   FileValue::List targets;
   for (const auto& target : options.targets) targets.items.emplace_back(target);
-  const bool language = family == "gpt2" || family == "llama";
+  const bool language = model == GPTImpl::kName || model == LlamaImpl::kName;
   FileValue::Dict config;
   const auto set = [&](std::string_view field, FileValue value) {
     set_field(config, field, std::move(value));
   };
   set("base_model_name_or_path", options.base_model.empty() ? FileValue() : FileValue(options.base_model));
   set("bias", "none");
-  set("fan_in_fan_out", family == "gpt2");  // GPT-2's Conv1D stores (in, out)
+  set("fan_in_fan_out", model == GPTImpl::kName);  // GPT-2's Conv1D stores (in, out)
   set("inference_mode", true);
   set("init_lora_weights", true);
   set("lora_alpha", options.alpha);

@@ -1,6 +1,7 @@
 #pragma once
 
-// Conversions between config.json of `transformers` and the options of this package's models.
+// Conversions between config.json of `transformers` and the options of this package's models, and the
+// comparison of its sizes with the folder's weights, before anything is built from them.
 
 #include <cstdint>
 #include <optional>
@@ -9,7 +10,10 @@
 #include <vector>
 
 #include <attentive/files/file_value.h>
-#include <attentive/modules/feed_forward.h>
+#include <attentive/models/model_folder.h>
+#include <attentive/modules/transformer_blocks.h>
+
+#include "models/families.h"
 
 namespace attentive {
 
@@ -71,5 +75,46 @@ int64_t hidden_dim_of(const Options& options) {
 
 /// Sets a field of a dict, whether or not it exists.
 void set_field(FileValue::Dict& config, std::string_view field, FileValue value);
+
+/// The optional parts that a Bert has.
+struct BertParts {
+  bool pooler = true, masked_lm = false;
+  BertHead head = BertHead::None;
+};
+
+GPTOptions read_gpt_options(const std::string& caller, const FileValue& config,
+                            const PretrainedOptions& options);
+LlamaOptions read_llama_options(const std::string& caller, const Family& family, const FileValue& config,
+                                const PretrainedOptions& options);
+BertOptions read_bert_options(const std::string& caller, const Family& family, const FileValue& config,
+                              const BertParts& parts, const PretrainedOptions& options);
+ViTOptions read_vit_options(const std::string& caller, const Family& family, const FileValue& config,
+                            bool classifier, const PretrainedOptions& options);
+
+void write_options(const Family& family, const GPTOptions& options, FileValue::Dict& config);
+void write_options(const Family& family, const LlamaOptions& options, FileValue::Dict& config);
+void write_options(const Family& family, const BertOptions& options, FileValue::Dict& config);
+void write_options(const Family& family, const ViTOptions& options, FileValue::Dict& config);
+
+/// A lower bound of a model's parameters, as a product of fields of config.json.
+struct Demand {
+  struct Factor {
+    std::string_view field;
+    int64_t value;
+  };
+  std::vector<Factor> factors;
+};
+
+std::vector<Demand> demands_of(const GPTOptions& options);
+std::vector<Demand> demands_of(const LlamaOptions& options);
+std::vector<Demand> demands_of(const BertOptions& options);
+std::vector<Demand> demands_of(const ViTOptions& options);
+
+/// Throws c10::ValueError "<caller>: fields ...: expected ..., got ..." if a demand exceeds the number of
+/// elements in all tensors together. A product that overflows exceeds every number.
+void check_demands(const std::string& caller, const std::vector<Demand>& demands, const StateDict& weights);
+
+/// Throws if the number of layers exceeds the number of tensors, provided that weights were read.
+void check_layers(const ModelConfig& config, std::string_view field, const StateDict& weights);
 
 }  // namespace attentive

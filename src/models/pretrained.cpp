@@ -6,9 +6,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <attentive/core/module_state.h>
-#include <attentive/models/pretrained.h>
-#include <attentive/modules/first_weights.h>
+#include <attentive/models/model_folder.h>
+#include <attentive/modules/module.h>
 
 #include "base/refusal.h"
 #include "base/strings.h"
@@ -16,10 +15,8 @@
 #include "files/mapped_file.h"
 #include "files/state_entries.h"
 #include "files/torch/torch_dtypes.h"
-#include "models/config_demands.h"
-#include "models/family_options.h"
 #include "models/model_config.h"
-#include "models/name_rules.h"
+#include "models/python_names.h"
 
 namespace attentive {
 namespace {
@@ -137,10 +134,6 @@ class Installation {
     give_back(tensor);
   }
 
-  // Assigns a tensor temporarily; packing the parameter copies it.
-  void put_for_now(const std::string& name) { set(name, renamed_.tensors.at(name).value.to(dtype_)); }
-  void give_back(const std::string& name) { give_back(renamed_.tensors.at(name)); }
-
  private:
   void set(const std::string& name, const at::Tensor& value) {
     auto parameter = parameters_.at(name);
@@ -159,23 +152,6 @@ class Installation {
   const StateDict& given_;
   const std::map<std::string, bool>& exclusive_;
 };
-
-struct PackedModule {
-  PackedParameters* module = nullptr;
-  std::vector<std::string> names;  // full names of its packed parameters in the model
-};
-
-std::vector<PackedModule> packed_modules(const torch::nn::Module& model) {
-  std::vector<PackedModule> found;
-  for (const auto& item : model.named_modules("", /*include_self=*/false)) {
-    auto* packed = dynamic_cast<PackedParameters*>(item.value().get());
-    if (packed == nullptr) continue;
-    auto names = packed->packed_parameters();
-    for (auto& name : names) name.insert(0, item.key() + '.');
-    found.push_back({packed, std::move(names)});
-  }
-  return found;
-}
 
 }  // namespace
 
@@ -204,44 +180,36 @@ void load_weights(const std::shared_ptr<torch::nn::Module>& module, ModelFolder&
 
   const auto dtype = options.dtype.value_or(dtype_of(renamed, folder.config));
   Installation installation(parameters, renamed, dtype, given, exclusive);
-  const auto packed = packed_modules(*module);
-  std::set<std::string> packed_names;
-  for (const auto& part : packed) packed_names.insert(part.names.begin(), part.names.end());
-  for (const auto& [name, parameter] : parameters) {
-    if (!packed_names.contains(name)) installation.put(name);
-  }
-  for (const auto& part : packed) {
-    for (const auto& name : part.names) installation.put_for_now(name);
-    part.module->pack();
-    for (const auto& name : part.names) installation.give_back(name);
-  }
+  for (const auto& item : parameters) installation.put(item.first);
 }
 
 namespace {
 
-std::string_view model_of(const char* caller, const ModelFolder& folder) {
+const Family& family_of(const char* caller, const ModelFolder& folder) {
   const auto* family = find_family(folder.family);
   TORCH_CHECK_VALUE(family != nullptr, caller, ": ", folder.path.string(), ": expected one of the families ",
                     known_families(), "; got \"", folder.family, '"');
-  return family->model;
+  return *family;
 }
 
+struct CheckedFolder {
+  const Family& family;
+  std::string caller;  // how errors about the config begin: "<caller>: <folder>/config.json"
+};
+
 // Refuses a folder of a family that the model does not read, and a config of more layers than the folder has
-// weights for, as options may hold something for each layer. Returns how errors about the config begin:
-// "<caller>: <folder>/config.json".
-std::string check_folder(const char* caller, std::string_view model, const ModelFolder& folder) {
+// weights for, as options may hold something for each layer.
+CheckedFolder check_folder(const char* caller, std::string_view model, const ModelFolder& folder) {
   const auto path = folder.path.string();
   TORCH_CHECK_VALUE(folder.config.is<FileValue::Dict>(), caller, ": ", path, ": expected a config, got a ",
                     folder.config.kind());
-  const auto reader = model_of(caller, folder);
-  TORCH_CHECK_VALUE(reader == model, caller, ": ", path, ": expected a folder that attentive::", model,
-                    " reads, got a ", folder.family, ", which attentive::", reader, " reads");
+  const auto& family = family_of(caller, folder);
+  TORCH_CHECK_VALUE(family.model == model, caller, ": ", path, ": expected a folder that attentive::", model,
+                    " reads, got a ", family.name, ", which attentive::", family.model, " reads");
   const auto prefix = fmt::format("{}: {}/config.json", caller, path);
-  if (folder.family != "albert") {  // ALBERT's layers share their weights
-    const auto* layers = folder.family == "gpt2" ? "n_layer" : "num_hidden_layers";
-    check_layers(ModelConfig(prefix, folder.config), layers, folder.weights);
-  }
-  return prefix;
+  if (!family.layers_field.empty())
+    check_layers(ModelConfig(prefix, folder.config), family.layers_field, folder.weights);
+  return {family, prefix};
 }
 
 bool has_weight(const NameTable& table, const StateDict& weights, std::string_view our_name) {
@@ -268,15 +236,17 @@ bool has_classifier(const ModelFolder& folder, const PretrainedOptions& options,
   return named && !matches_any(options.ignore, "classifier.weight");
 }
 
-BertParts parts_of(const ModelFolder& folder, const std::string& caller, const PretrainedOptions& options) {
+BertParts parts_of(const ModelFolder& folder, const CheckedFolder& checked,
+                   const PretrainedOptions& options) {
+  const auto& [family, caller] = checked;
   const auto name = architecture_of(folder, caller);
   const bool texts = name.ends_with("ForSequenceClassification"),
              tokens = name.ends_with("ForTokenClassification"), masked = name.ends_with("ForMaskedLM");
-  BertParts parts{!masked && !tokens && !(texts && is_roberta(folder.family)),
+  BertParts parts{!masked && !tokens && !(texts && family.encoder.padding_positions),
                   masked || name.ends_with("ForPreTraining")};
   bool pools = parts.pooler;
   if (!folder.weights.empty()) {
-    const NameTable table(find_family(folder.family)->rules);
+    const NameTable table(family.rules);
     parts.pooler = has_weight(table, folder.weights, "pooler.weight");
     parts.masked_lm = has_weight(table, folder.weights, "mlm_dense.weight");
     pools = parts.pooler || has_weight(table, folder.weights, "classifier_out.weight");
@@ -305,55 +275,52 @@ Model load(ModelFolder&& folder, const Options& options, const PretrainedOptions
 }  // namespace
 
 std::string pretrained_model(const ModelFolder& folder) {
-  return std::string(model_of("pretrained_model", folder));
+  return std::string(family_of("pretrained_model", folder).model);
 }
 
 GPTOptions gpt_options(const ModelFolder& folder, const PretrainedOptions& options) {
-  return read_gpt_options(check_folder("gpt_options", GPTImpl::kName, folder), folder.config, options);
+  return read_gpt_options(check_folder("gpt_options", GPTImpl::kName, folder).caller, folder.config, options);
 }
 
 LlamaOptions llama_options(const ModelFolder& folder, const PretrainedOptions& options) {
-  return read_llama_options(check_folder("llama_options", LlamaImpl::kName, folder), folder.family,
-                            folder.config, options);
+  const auto& [family, caller] = check_folder("llama_options", LlamaImpl::kName, folder);
+  return read_llama_options(caller, family, folder.config, options);
 }
 
 BertOptions bert_options(const ModelFolder& folder, const PretrainedOptions& options) {
-  const auto caller = check_folder("bert_options", BertImpl::kName, folder);
-  return read_bert_options(caller, folder.family, folder.config, parts_of(folder, caller, options), options);
+  const auto checked = check_folder("bert_options", BertImpl::kName, folder);
+  return read_bert_options(checked.caller, checked.family, folder.config, parts_of(folder, checked, options),
+                           options);
 }
 
 ViTOptions vit_options(const ModelFolder& folder, const PretrainedOptions& options) {
-  const auto caller = check_folder("vit_options", ViTImpl::kName, folder);
+  const auto& [family, caller] = check_folder("vit_options", ViTImpl::kName, folder);
   const auto name = architecture_of(folder, caller);
-  const bool base = name == "ViTModel" || name == "DeiTModel";
+  const bool base = name.ends_with("Model");
   const bool described = folder.weights.empty();
   const bool classifier =
       has_classifier(folder, options, described ? !base : name.ends_with("ForImageClassification"), !base);
-  return read_vit_options(caller, folder.family, folder.config, classifier, options);
+  return read_vit_options(caller, family, folder.config, classifier, options);
 }
 
 template <>
 GPT load_pretrained<GPT>(ModelFolder&& folder, const PretrainedOptions& options) {
-  const auto model = gpt_options(folder, options);
-  return load<GPT>(std::move(folder), model, options);
+  return load<GPT>(std::move(folder), gpt_options(folder, options), options);
 }
 
 template <>
 Llama load_pretrained<Llama>(ModelFolder&& folder, const PretrainedOptions& options) {
-  const auto model = llama_options(folder, options);
-  return load<Llama>(std::move(folder), model, options);
+  return load<Llama>(std::move(folder), llama_options(folder, options), options);
 }
 
 template <>
 Bert load_pretrained<Bert>(ModelFolder&& folder, const PretrainedOptions& options) {
-  const auto model = bert_options(folder, options);
-  return load<Bert>(std::move(folder), model, options);
+  return load<Bert>(std::move(folder), bert_options(folder, options), options);
 }
 
 template <>
 ViT load_pretrained<ViT>(ModelFolder&& folder, const PretrainedOptions& options) {
-  const auto model = vit_options(folder, options);
-  return load<ViT>(std::move(folder), model, options);
+  return load<ViT>(std::move(folder), vit_options(folder, options), options);
 }
 
 }  // namespace attentive

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <string_view>
 #include <system_error>
+#include <type_traits>
 #include <vector>
 
 #include <ATen/ops/zeros.h>
@@ -9,8 +10,7 @@
 
 #include <attentive/files/safetensors.h>
 #include <attentive/files/state_dict.h>
-#include <attentive/models/python_names.h>
-#include <attentive/models/save_model_folder.h>
+#include <attentive/models/model_folder.h>
 #include <attentive/modules/module.h>
 #include <attentive/modules/print_options.h>
 #include <attentive/modules/transformer_attention.h>
@@ -20,10 +20,9 @@
 #include "base/strings.h"
 #include "files/json_value.h"
 #include "files/torch/torch_dtypes.h"
-#include "models/family_options.h"
 #include "models/folder_writer.h"
 #include "models/model_config.h"
-#include "models/name_rules.h"
+#include "models/python_names.h"
 
 namespace attentive {
 namespace {
@@ -57,26 +56,26 @@ void write_side_files(const SaveFolderOptions& options, const FolderWriter& fold
   for (const auto& [name, bytes] : options.files) write_file(folder / name, bytes);
 }
 
-std::string family_of(const std::filesystem::path& path, const SaveFolderOptions& options,
-                      std::string_view model, std::string_view natural) {
+const Family& chosen_family(const std::filesystem::path& path, const SaveFolderOptions& options,
+                            const Family& natural) {
   auto family = options.family;
   if (family.empty() && options.config.is<FileValue::Dict>()) {
     family = ModelConfig("save_model_folder: " + path.string(), options.config).word("model_type", "");
   }
-  if (family.empty()) return std::string(natural);
-  const auto possible = families_of_model(model);
+  if (family.empty()) return natural;
+  const auto possible = families_of_model(natural.model);
   if (std::find(possible.begin(), possible.end(), family) == possible.end()) {
     fail_to_save_folder(path, fmt::format("expected one of the families {} for this model, got \"{}\"",
                                           fmt::join(possible, ", "), family));
   }
-  return family;
+  return *find_family(family);
 }
 
-FileValue::Dict base_config(const SaveFolderOptions& options, std::string_view family,
+FileValue::Dict base_config(const SaveFolderOptions& options, const Family& family,
                             const torch::nn::Module& model) {
   auto config =
       options.config.is<FileValue::Dict>() ? options.config.as<FileValue::Dict>() : FileValue::Dict();
-  set_field(config, "model_type", std::string(family));
+  set_field(config, "model_type", std::string(family.name));
   const std::string name(find_torch_dtype(model.parameters().at(0).scalar_type())->name);
   set_field(config, "dtype", name);
   set_field(config, "torch_dtype", name);
@@ -103,12 +102,12 @@ void check_layers(const std::filesystem::path& path, const torch::nn::Module& mo
 
 // Checks that config.json, read as Python reads it, describes this very model.
 template <class Options>
-void check_same(const std::filesystem::path& path, std::string_view family, const Options& model,
+void check_same(const std::filesystem::path& path, const Family& family, const Options& model,
                 const Options& read) {
   const auto wanted = detail::option_texts(model), saved = detail::option_texts(read);
   for (size_t i = 0; i < wanted.size(); ++i) {
     if (wanted[i].text == saved[i].text) continue;
-    fail_to_save_folder(path, fmt::format("a {} cannot have {}={}; config.json would say {}", family,
+    fail_to_save_folder(path, fmt::format("a {} cannot have {}={}; config.json would say {}", family.name,
                                           wanted[i].name, wanted[i].text, saved[i].text));
   }
 }
@@ -150,11 +149,6 @@ RotaryPositionsOptions plain(RotaryPositionsOptions rotary) {
       .original_context(rotary.original_context());
 }
 
-bool has_windows(const LlamaOptions& options) {
-  const auto& windows = options.windows();
-  return std::any_of(windows.begin(), windows.end(), [](int64_t window) { return window > 0; });
-}
-
 LlamaOptions plain(LlamaOptions options) {
   const auto heads = std::max<int64_t>(options.num_heads(), 1);
   if (options.num_kv_heads() == 0) options.num_kv_heads(heads);
@@ -181,13 +175,6 @@ ViTOptions plain(ViTOptions options) {
   return options;
 }
 
-std::string_view natural_family(const LlamaOptions& options) {
-  if (options.norm_after()) return options.qk_norm() ? "gemma3_text" : "gemma2";
-  if (options.qk_norm()) return "qwen3";
-  if (options.qkv_bias() && !options.out_bias()) return "qwen2";
-  return has_windows(options) ? "mistral" : "llama";
-}
-
 // Adds zero biases, because GPT-2 has a bias for every matrix and norm.
 void add_zero_biases(StateDict& weights) {
   StateDict zeros;
@@ -202,60 +189,51 @@ void add_zero_biases(StateDict& weights) {
   weights.merge(zeros);
 }
 
+// Saves a model whose options `read(family, config)` reads back.
+template <class Model, class Read>
+void save(const std::filesystem::path& path, const Model& model, const SaveFolderOptions& options,
+          const Read& read, const PythonNamesOptions& names = {}) {
+  check_layers(path, model);
+  const auto& family = chosen_family(path, options, natural_family(model.options));
+  auto config = base_config(options, family, model);
+  write_options(family, model.options, config);
+  check_same(path, family, plain(model.options), plain(read(family, FileValue(config))));
+  auto weights = to_python_names(family.name, state_dict(model), names);
+  if constexpr (std::is_same_v<Model, GPTImpl>) add_zero_biases(weights);
+  write(path, config, weights, options);
+}
+
 }  // namespace
 
 void save_model_folder(const std::filesystem::path& path, const GPTImpl& model,
                        const SaveFolderOptions& options) {
-  check_layers(path, model);
-  const auto family = family_of(path, options, GPTImpl::kName, "gpt2");
-  auto config = base_config(options, family, model);
-  write_gpt_options(model.options, config);
-  check_same(path, family, plain(model.options), plain(read_gpt_options(kReader, config, {})));
-  auto weights = to_python_names(family, state_dict(model));
-  add_zero_biases(weights);
-  write(path, config, weights, options);
+  save(path, model, options,
+       [](const Family&, const FileValue& config) { return read_gpt_options(kReader, config, {}); });
 }
 
 void save_model_folder(const std::filesystem::path& path, const LlamaImpl& model,
                        const SaveFolderOptions& options) {
-  check_layers(path, model);
-  const auto family = family_of(path, options, LlamaImpl::kName, natural_family(model.options));
-  auto config = base_config(options, family, model);
-  write_llama_options(family, model.options, config);
-  check_same(path, family, plain(model.options), plain(read_llama_options(kReader, family, config, {})));
-  write(path, config, to_python_names(family, state_dict(model)), options);
+  save(path, model, options, [](const Family& family, const FileValue& config) {
+    return read_llama_options(kReader, family, config, {});
+  });
 }
 
 void save_model_folder(const std::filesystem::path& path, const BertImpl& model,
                        const SaveFolderOptions& options) {
-  check_layers(path, model);
-  const auto& model_options = model.options;
-  const auto* natural = model_options.shared_layers() ? "albert"
-                        : model_options.padding_id()  ? "roberta"
-                                                      : "bert";
-  const auto family = family_of(path, options, BertImpl::kName, natural);
-  auto config = base_config(options, family, model);
-  write_bert_options(family, model_options, config);
-  const BertParts parts{model_options.pooler(), model_options.masked_lm(), model_options.head()};
-  const bool prefix = model_options.masked_lm() || model_options.head() != BertHead::None;
-  check_same(path, family, plain(model_options),
-             plain(read_bert_options(kReader, family, config, parts, {})));
-  write(path, config, to_python_names(family, state_dict(model), {.prefix = prefix}), options);
+  const BertParts parts{model.options.pooler(), model.options.masked_lm(), model.options.head()};
+  const auto read = [&](const Family& family, const FileValue& config) {
+    return read_bert_options(kReader, family, config, parts, {});
+  };
+  save(path, model, options, read, {.prefix = parts.masked_lm || parts.head != BertHead::None});
 }
 
 void save_model_folder(const std::filesystem::path& path, const ViTImpl& model,
                        const SaveFolderOptions& options) {
-  check_layers(path, model);
-  const auto& model_options = model.options;
-  const auto family =
-      family_of(path, options, ViTImpl::kName, model_options.distillation_token() ? "deit" : "vit");
-  auto config = base_config(options, family, model);
-  write_vit_options(model_options, config);
-  const bool classifier = model_options.num_classes() > 0;
-  check_same(path, family, plain(model_options),
-             plain(read_vit_options(kReader, family, config, classifier, {})));
-  const PythonNamesOptions names{.prefix = classifier, .channels = model_options.channels()};
-  write(path, config, to_python_names(family, state_dict(model), names), options);
+  const bool classifier = model.options.num_classes() > 0;
+  const auto read = [&](const Family& family, const FileValue& config) {
+    return read_vit_options(kReader, family, config, classifier, {});
+  };
+  save(path, model, options, read, {.prefix = classifier, .channels = model.options.channels()});
 }
 
 }  // namespace attentive

@@ -1,17 +1,38 @@
 #pragma once
 
-// The parts of a module that concern attention(): the check of its options, and the call.
+// The parts of a module that concern attention(): the check of its options, its position bias, and the call.
 
+#include <cstdint>
+#include <memory>
 #include <utility>
+#include <vector>
+
+#include <ATen/ops/cat.h>
+#include <torch/nn/module.h>
 
 #include <attentive/functional/alibi.h>
 #include <attentive/functional/attention.h>
+#include <attentive/functional/attention_context.h>
+#include <attentive/modules/position_bias.h>
 
 #include "core/check.h"
 #include "functional/problem_builder.h"
-#include "modules/position_bias.h"
 
 namespace attentive {
+
+/// Builds the module that the option asks for; null for none. Throws c10::ValueError, whose message begins
+/// with `caller`, for another number of heads than the layer's.
+std::shared_ptr<torch::nn::Module> make_position_bias(const char* caller, const PositionBiasOptions& options,
+                                                      int64_t num_heads);
+
+/// Throws c10::ValueError if the bias is for another number of tokens.
+void check_position_bias_tokens(const char* caller, const PositionBiasOptions& options, int64_t tokens);
+
+/// Throws c10::ValueError if the bias cannot be used with a cache.
+void check_position_bias_cache(const char* caller, const PositionBiasOptions& options);
+
+/// Adds the bias to a call, in the form that costs the least memory.
+void add_position_bias(torch::nn::Module& bias, int64_t queries, int64_t keys, AttentionExtras& extras);
 
 /// Throws c10::ValueError, whose message begins with `caller`, for options that attention() would refuse.
 template <class Options>
@@ -67,6 +88,21 @@ std::pair<at::Tensor, at::Tensor> attend(const Module& module, const at::Tensor&
     return attention(q, k, v, options, extras);
   }();
   return {result.output, result.weights};
+}
+
+/// Calls at_position(x, p) for tokens x (…, T, features) of which the first has position p; with a context,
+/// once for each run of its tokens.
+template <class AtPosition>
+at::Tensor by_runs(const AttentionContext* context, const at::Tensor& x, int64_t first,
+                   const AtPosition& at_position) {
+  if (context == nullptr) return at_position(x, first);
+  std::vector<at::Tensor> pieces;
+  int64_t begin = 0;
+  for (const auto& run : context->runs(x.size(-2))) {
+    pieces.push_back(at_position(x.narrow(-2, begin, run.length), run.first));
+    begin += run.length;
+  }
+  return at::cat(pieces, -2);
 }
 
 }  // namespace attentive

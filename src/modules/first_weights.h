@@ -8,7 +8,7 @@
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 
-#include <attentive/modules/first_weights.h>
+#include <attentive/modules/module.h>
 
 namespace attentive {
 

@@ -110,10 +110,6 @@ std::string_view to_string(RotaryScaling value) {
   return enum_name(value, {"none", "linear", "ntk", "llama3"});
 }
 
-SinusoidalPositionsImpl::SinusoidalPositionsImpl(SinusoidalPositionsOptions options_) : options(options_) {
-  build();
-}
-
 void SinusoidalPositionsImpl::reset() {
   check_even(kName, "dim", options.dim());
   check_base(kName, options.base());
@@ -123,10 +119,6 @@ at::Tensor SinusoidalPositionsImpl::forward(const at::Tensor& x, int64_t first) 
   check_tokens(kName, x, options.dim());
   check_positions(kName, first, x.size(-2));
   return x + sinusoidal_positions(x.size(-2), options.dim(), options.base(), first).to(x.options());
-}
-
-LearnedPositionsImpl::LearnedPositionsImpl(LearnedPositionsOptions options_) : options(options_) {
-  build();
 }
 
 void LearnedPositionsImpl::reset() {
@@ -144,10 +136,6 @@ at::Tensor LearnedPositionsImpl::forward(const at::Tensor& x, int64_t first) {
                     ": expected positions below context_length = ", options.context_length(), ", got ", first,
                     " .. ", first + x.size(-2) - 1);
   return x + weight.narrow(0, first, x.size(-2));
-}
-
-RotaryPositionsImpl::RotaryPositionsImpl(RotaryPositionsOptions options_) : options(options_) {
-  build();
 }
 
 void RotaryPositionsImpl::reset() {

@@ -10,6 +10,8 @@
 #include <ATen/core/Tensor.h>
 #include <torch/nn/modules/linear.h>
 
+#include <attentive/modules/transformer_blocks.h>
+
 namespace attentive {
 
 /// x W^T + b (functional/linear.h).
@@ -35,5 +37,15 @@ std::vector<at::Tensor> project_heads(std::initializer_list<torch::nn::Linear> l
 std::pair<at::Tensor, at::Tensor> project_out(const torch::nn::Linear& layer,
                                               const std::pair<at::Tensor, at::Tensor>& attended,
                                               const at::Tensor& x);
+
+/// Applies the activation to each number.
+at::Tensor activate(Activation activation, const at::Tensor& x);
+
+/// activate(project(layer, x)), in one pass where this package multiplies x (functional/linear.h).
+at::Tensor project_activated(Activation activation, const torch::nn::Linear& layer, const at::Tensor& x);
+
+/// activate(project(gate, x)) * project(up, x), likewise.
+at::Tensor project_gated(Activation activation, const torch::nn::Linear& gate, const torch::nn::Linear& up,
+                         const at::Tensor& x);
 
 }  // namespace attentive

@@ -4,9 +4,6 @@
 #include "modules/attend.h"
 #include "modules/checks.h"
 #include "modules/first_weights.h"
-#include "modules/packed_projection.h"
-#include "modules/position_bias.h"
-#include "modules/positions_of_parts.h"
 #include "modules/projection.h"
 
 namespace attentive {
@@ -31,11 +28,6 @@ void check_cache(const TransformerAttentionOptions& layer, const KVCache& cache)
 }
 
 }  // namespace
-
-TransformerAttentionImpl::TransformerAttentionImpl(TransformerAttentionOptions options_)
-    : options(std::move(options_)) {
-  build();
-}
 
 void TransformerAttentionImpl::reset() {
   check_positive(kName, "emb_dim", options.emb_dim());
@@ -70,42 +62,6 @@ void TransformerAttentionImpl::reset() {
   }
   position_bias = make_position_bias(kName, options.position_bias(), options.num_heads());
   if (position_bias) register_module("position_bias", position_bias);
-  make_adjacent({W_query, W_key, W_value}, draws_first_weights());
-}
-
-std::vector<std::string> TransformerAttentionImpl::packed_parameters() const {
-  std::vector<std::string> names;
-  for (const std::string layer : {"W_query", "W_key", "W_value"}) {
-    names.push_back(layer + ".weight");
-    if (options.qkv_bias()) names.push_back(layer + ".bias");
-  }
-  return names;
-}
-
-void TransformerAttentionImpl::pack() {
-  make_adjacent({W_query, W_key, W_value});
-}
-
-std::shared_ptr<torch::nn::Module> TransformerAttentionImpl::clone(
-    const std::optional<at::Device>& device) const {
-  auto copy = Module<TransformerAttentionImpl>::clone(device);
-  std::static_pointer_cast<TransformerAttentionImpl>(copy)->pack();
-  return copy;
-}
-
-void TransformerAttentionImpl::to(at::Device device, at::ScalarType dtype, bool non_blocking) {
-  torch::nn::Module::to(device, dtype, non_blocking);
-  pack();
-}
-
-void TransformerAttentionImpl::to(at::ScalarType dtype, bool non_blocking) {
-  torch::nn::Module::to(dtype, non_blocking);
-  pack();
-}
-
-void TransformerAttentionImpl::to(at::Device device, bool non_blocking) {
-  torch::nn::Module::to(device, non_blocking);
-  pack();
 }
 
 at::Tensor TransformerAttentionImpl::forward(const at::Tensor& x, const Mask& mask) {
@@ -131,7 +87,8 @@ at::Tensor TransformerAttentionImpl::run(const at::Tensor& x, KVCache* cache, in
   TORCH_CHECK_VALUE(!context || !position_bias, kName,
                     ": expected no position_bias for a sequence split over processes (context is set)");
   check_position_bias_tokens(kName, options.position_bias(), x.size(-2));
-  auto [q, k, v] = project_qkv({W_query, W_key, W_value}, batched(x), head_dim());
+  const auto heads_of_x = project_heads({W_query, W_key, W_value}, x, head_dim());
+  auto q = heads_of_x[0], k = heads_of_x[1], v = heads_of_x[2];
   if (q_norm) {
     q = q_norm->forward(q);
     k = k_norm->forward(k);

@@ -8,7 +8,7 @@
 
 #include <torch/nn/module.h>
 
-#include <attentive/compat/transformer_layer_options.h>
+#include <attentive/compat/transformer_layers.h>
 #include <attentive/core/options.h>
 #include <attentive/parity/case.h>
 

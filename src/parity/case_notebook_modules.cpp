@@ -5,15 +5,10 @@
 
 #include <attentive/functional/attention.h>
 #include <attentive/modules/multi_head_attention.h>
-#include <attentive/notebooks/causal_attention.h>
-#include <attentive/notebooks/fused_self_attention.h>
-#include <attentive/notebooks/matrix_self_attention.h>
-#include <attentive/notebooks/multi_head_attention_wrapper.h>
-#include <attentive/notebooks/multi_head_self_attention.h>
-#include <attentive/notebooks/scaled_dot_product_attention.h>
-#include <attentive/notebooks/self_attention_v1.h>
-#include <attentive/notebooks/self_attention_v2.h>
-#include <attentive/notebooks/shared_head_attention.h>
+#include <attentive/notebooks/attention_blog.h>
+#include <attentive/notebooks/chapter_3.h>
+#include <attentive/notebooks/toy_notebook.h>
+#include <attentive/notebooks/vision_transformer.h>
 
 #include "parity/case_modules.h"
 

@@ -3,8 +3,7 @@
 #include <ATen/ops/silu.h>
 #include <ATen/ops/tanh.h>
 
-#include <attentive/compat/transformer_decoder_layer.h>
-#include <attentive/compat/transformer_encoder_layer.h>
+#include <attentive/compat/transformer_layers.h>
 #include <attentive/core/guards.h>
 
 #include "parity/case_modules.h"

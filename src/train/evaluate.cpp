@@ -8,7 +8,7 @@
 #include <attentive/train/evaluate.h>
 
 #include "core/check.h"
-#include "modules/evaluation_mode.h"
+#include "models/decoder_only.h"
 #include "train/agreement.h"
 #include "train/model_state.h"
 

@@ -4,7 +4,7 @@
 #include <c10/util/Exception.h>
 #include <nlohmann/json.hpp>
 
-#include <attentive/modules/first_weights.h>
+#include <attentive/modules/module.h>
 #include <attentive/train/checkpoint.h>
 #include <attentive/train/language_model.h>
 

@@ -1,6 +1,6 @@
 // Converts the options of a language model to "model.json" and back.
 
-#include <attentive/modules/first_weights.h>
+#include <attentive/modules/module.h>
 #include <attentive/train/language_model.h>
 
 #include "files/option_json.h"

@@ -5,6 +5,7 @@
 Needs PyTorch, transformers and tokenizers.
 """
 
+import json
 import pathlib
 import shutil
 import subprocess
@@ -18,7 +19,6 @@ import transformers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 ROOT, GENERATE = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
-FAMILIES = ("gpt2", "llama", "llama_biases", "llama3", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text")
 MARGIN = 1e-4  # two logits this close may come out in either order
 
 
@@ -47,9 +47,13 @@ class GenerateTest(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder)
 
     def test_every_family_gives_pythons_ids(self):
-        subprocess.run([sys.executable, ROOT / "tools/generators/make_model_folders.py", "--seed", "2", self.folder, *FAMILIES], check=True)
+        subprocess.run([sys.executable, ROOT / "tools/generators/make_model_folders.py", "--seed", "2", self.folder], check=True)
         compared = 0
-        for family in FAMILIES:
+        for path in sorted(self.folder.iterdir()):
+            family = path.name
+            kind, = json.loads((path / "config.json").read_text())["architectures"]
+            if not kind.endswith(("ForCausalLM", "LMHeadModel")):
+                continue
             model = transformers.AutoModelForCausalLM.from_pretrained(self.folder / family).eval()
             for prompt in ([1, 5, 7], [9, 3, 4, 8, 11]):
                 expected = greedy(model, prompt, 10)

@@ -1,3 +1,5 @@
+// Runs every case that PyTorch wrote for torch.nn.MultiheadAttention.
+
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
@@ -14,6 +16,7 @@
 #include "compat/small_layers.h"
 #include "support/compare.h"
 #include "support/module_suite.h"
+#include "support/parity_cases.h"
 #include "support/special_numbers.h"
 
 using namespace attentive;
@@ -290,4 +293,12 @@ TEST_CASE("MultiheadAttention names every mistake", "[compat][multihead_attentio
         module->forward(x, x, x, {}, true, bools({3, 3}).to_sparse());
       },
       "compat::MultiheadAttention: expected attn_mask to be a dense tensor");
+}
+
+TEST_CASE("MultiheadAttention equals PyTorch on every recorded case", "[compat][multihead_attention]") {
+  test::check_cases("torch/mha-*.safetensors", 150);
+}
+
+TEST_CASE("MultiheadAttention drops what PyTorch drops for a seed", "[compat][multihead_attention]") {
+  test::check_dropout_cases("dropout/torch.nn.MultiheadAttention-*.safetensors");
 }

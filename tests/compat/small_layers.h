@@ -4,7 +4,7 @@
 
 #include <ATen/ops/full.h>
 
-#include <attentive/compat/transformer_layer_options.h>
+#include <attentive/compat/transformer_layers.h>
 
 namespace attentive::test {
 

@@ -9,7 +9,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
 
-#include <attentive/compat/transformer_encoder.h>
+#include <attentive/compat/transformer.h>
 #include <attentive/files/safetensors.h>
 #include <attentive/files/state_dict.h>
 

@@ -16,14 +16,18 @@ static GPT small_gpt() {
 }
 
 static void write_gpt2() {
-  save_safetensors("gpt2.safetensors", to_gpt2(*small_gpt()));
+  auto state = to_python_names("gpt2", state_dict(*small_gpt()));
+  state["lm_head.weight"] = state.at("transformer.wte.weight");
+  save_safetensors("gpt2.safetensors", state);
 }
 
 EXAMPLE_AFTER(gpt2_names, write_gpt2) {
   // GPT-2 itself has GPTOptions(50257, 1024, 768, 12, 12).
   GPT model(GPTOptions(27, 16, 32, 4, 2).qkv_bias(true).tied(true));
-  load_state_dict(*model, from_gpt2(read_state_dict("gpt2.safetensors"), model->options));
-  save_safetensors("again.safetensors", to_gpt2(*model));
+  auto state = from_python_names("gpt2", read_state_dict("gpt2.safetensors"));
+  state.erase("out_head.weight");  // the head is tied: a second copy of the embedding
+  load_state_dict(*model, state);
+  save_safetensors("again.safetensors", to_python_names("gpt2", state_dict(*model)));
   std::cout << read_state_dict("again.safetensors").size() << " tensors under GPT-2's names\n";
 }
 

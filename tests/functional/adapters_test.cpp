@@ -17,7 +17,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "functional/linear.h"
-#include "modules/packed_projection.h"
+#include "modules/projection.h"
 #include "support/compare.h"
 
 using namespace attentive;
@@ -107,22 +107,22 @@ TEST_CASE("adapters: one adapter of three weights, three adapters of one", "[ada
   }
 }
 
-TEST_CASE("adapters: queries, keys and values by one product", "[adapters]") {
+TEST_CASE("adapters: queries, keys and values together", "[adapters]") {
   at::manual_seed(3);
-  const bool adjacent = GENERATE(true, false), gradients = GENERATE(true, false);
+  const bool gradients = GENERATE(true, false);
   const auto type = at::kDouble;
-  QkvLayers layers{torch::nn::Linear(6, 4), torch::nn::Linear(6, 4), torch::nn::Linear(6, 4)};
+  std::vector<torch::nn::Linear> layers{torch::nn::Linear(6, 4), torch::nn::Linear(6, 4),
+                                        torch::nn::Linear(6, 4)};
   for (auto& layer : layers) {
     layer->to(type);
     for (auto& parameter : layer->parameters()) parameter.set_requires_grad(false);
   }
-  if (adjacent) make_adjacent(layers);
   const auto x = at::randn({2, 5, 6}, type).requires_grad_(gradients);
   const at::AutoGradMode mode(gradients);
   const Entered adapter(3, 6, 8, type);
   adapter.on(layers[0]->weight, 0, 0, 4);
   adapter.on(layers[2]->weight, 0, 4, 4);
-  const auto heads = project_qkv(layers, x, 2);
+  const auto heads = project_heads({layers[0], layers[1], layers[2]}, x, 2);
   const auto flat = [&](size_t i) { return heads[i].transpose(1, 2).flatten(2); };
   const auto want = at::linear(x, layers[0]->weight + adapter.dense(0, 4), layers[0]->bias);
   if (gradients) {

@@ -18,8 +18,8 @@
 #include <attentive/functional/attention_recorder.h>
 #include <attentive/functional/explain.h>
 #include <attentive/functional/linear_attention.h>
-#include <attentive/modules/feed_forward.h>
 #include <attentive/modules/multi_head_attention.h>
+#include <attentive/modules/transformer_blocks.h>
 #include <attentive/score/score_mod.h>
 
 #include "functional/elementwise.h"

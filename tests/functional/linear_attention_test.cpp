@@ -16,7 +16,7 @@
 
 #include <attentive/functional/attention.h>
 #include <attentive/functional/linear_attention.h>
-#include <attentive/modules/linear_attention.h>
+#include <attentive/modules/multi_head_attention.h>
 
 #include "support/compare.h"
 #include "support/gradcheck.h"

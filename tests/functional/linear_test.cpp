@@ -18,7 +18,7 @@
 #include <torch/csrc/autograd/function.h>
 
 #include <attentive/modules/multi_head_attention.h>
-#include <attentive/notebooks/multi_head_self_attention.h>
+#include <attentive/notebooks/toy_notebook.h>
 #include <attentive/parity/compare.h>
 
 #include "kernels/gemm/gemm.h"

@@ -10,7 +10,7 @@
 
 #include <attentive/files/state_dict.h>
 #include <attentive/models/bert.h>
-#include <attentive/modules/first_weights.h>
+#include <attentive/modules/module.h>
 
 #include "support/compare.h"
 #include "support/errors.h"

@@ -2,8 +2,11 @@
 #include <map>
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/eye.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/randint.h>
 #include <ATen/ops/roll.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
@@ -12,23 +15,188 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/generators/catch_generators_range.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
+#include <torch/nn/modules/container/sequential.h>
 
 #include <attentive/core/guards.h>
+#include <attentive/models/any_language_model.h>
 #include <attentive/models/generate.h>
+#include <attentive/models/gpt.h>
 #include <attentive/models/llama.h>
 #include <attentive/models/vit.h>
 
+#include "base/files.h"
+#include "models/model_folders.h"
 #include "support/cells.h"
+#include "support/compare.h"
 #include "support/errors.h"
 #include "support/peak_memory.h"
+#include "support/temporary_folder.h"
 
 using namespace attentive;
+using namespace attentive::test;
 using attentive::test::kAllBackends;
 using attentive::test::kAllTypes;
 using attentive::test::peak_memory;
 using attentive::test::value_error;
 using attentive::test::why_no_peak_memory;
 using Catch::Matchers::WithinAbs;
+
+namespace {
+
+constexpr int64_t kWords = 13;
+
+std::vector<AnyLanguageModel> models() {
+  at::manual_seed(3);
+  const auto rotary = GPTOptions(kWords, 64, 24, 4, 2).positions(GPTPositions::Rotary);
+  const auto llama = LlamaOptions(kWords, 24, 4, 3).num_kv_heads(2).context_length(64);
+  return {GPT(GPTOptions(kWords, 64, 24, 4, 2).tied(true)), GPT(GPTOptions(rotary).window(6)), Llama(llama),
+          Llama(LlamaOptions(llama).logit_softcap(2.0).tied(true).windows({5, 0, 5}))};
+}
+
+at::Tensor last_of(const at::Tensor& logits) {
+  return logits.narrow(1, logits.size(1) - 1, 1);
+}
+
+}  // namespace
+
+TEST_CASE("Logits says its name", "[logits]") {
+  CHECK(to_string(Logits::All) == "all");
+  CHECK(to_string(Logits::Last) == "last");
+}
+
+TEST_CASE("the logits of the last token are those of all tokens", "[logits]") {
+  for (const auto& model : models()) {
+    for (const int64_t tokens : {1, 2, 16, 17, 40}) {
+      CAPTURE(model.name(), tokens);
+      const auto ids = at::randint(kWords, {2, tokens}, at::kLong);
+      const auto all = last_of(model.forward(ids));
+      const auto last = model.forward(ids, Logits::Last);
+      CHECK(last.sizes() == at::IntArrayRef({2, 1, kWords}));
+      CHECK_WITHIN(last, all, {1e-5, 2e-6});
+      if (tokens == 1) CHECK(bit_equal(last, all));
+      const at::NoGradGuard no_grad;
+      const auto cache = model.make_cache(2, 41), other = model.make_cache(2, 41);
+      CHECK_WITHIN(model.forward_cached(ids, *cache, Logits::Last), all, {1e-5, 2e-6});
+      model.forward_cached(ids, *other);
+      // The cache is not affected: the next token gets the same result.
+      const auto next = at::randint(kWords, {2, 1}, at::kLong);
+      CHECK(bit_equal(model.forward_cached(next, *cache), model.forward_cached(next, *other)));
+    }
+  }
+}
+
+TEST_CASE("the gradients of the last token's logits are those of the same row", "[logits]") {
+  for (const auto& model : models()) {
+    CAPTURE(model.name());
+    const auto ids = at::randint(kWords, {2, 20}, at::kLong);
+    const auto gradients = [&](const at::Tensor& logits) {
+      model.module().zero_grad();
+      logits.square().sum().backward();
+      std::vector<at::Tensor> all;
+      for (const auto& parameter : model.module().parameters()) all.push_back(parameter.grad().clone());
+      return all;
+    };
+    const auto want = gradients(last_of(model.forward(ids))),
+               got = gradients(model.forward(ids, Logits::Last));
+    for (size_t i = 0; i < want.size(); ++i) CHECK_WITHIN(got[i], want[i], {1e-5, 5e-6});
+  }
+}
+
+TEST_CASE("a language model stands in a Sequential of one argument", "[logits]") {
+  const auto ids = at::randint(kWords, {2, 5}, at::kLong);
+  for (const auto& model : models()) {
+    CAPTURE(model.name());
+    model.visit([&](const auto& holder) {
+      CHECK(bit_equal(torch::nn::Sequential(holder)->forward(ids), model.forward(ids)));
+    });
+  }
+}
+
+namespace {
+
+// Checks that every function of the holder returns what the model's function returns.
+template <class Model>
+void check_holds(Model model, std::string_view name) {
+  model->eval();
+  const AnyLanguageModel any(model);
+  CHECK(any.name() == name);
+  CHECK(any.vocab_size() == 13);
+  CHECK(any.context_length() == 9);
+  CHECK(any.ptr() == model.ptr());
+  CHECK(&any.module() == model.get());
+  const auto ids = at::arange(6).view({1, 6}), targets = (ids + 1).remainder(13);
+  CHECK(bit_equal(any.forward(ids), model->forward(ids)));
+  CHECK(bit_equal(any.loss(ids, targets), model->loss(ids, targets)));
+  const at::NoGradGuard no_grad;  // a cache is not for training
+  const auto any_cache = any.make_cache(1, 8), model_cache = model->make_cache(1, 8);
+  CHECK(bit_equal(any.forward_cached(ids, *any_cache), model->forward_cached(ids, *model_cache)));
+  CHECK(any_cache->position() == 6);
+  const GenerateOptions generation{.max_new_tokens = 5, .seed = 3};
+  CHECK(generate(any, {1, 2}, generation) == generate(*model, {1, 2}, generation));
+  CHECK(any.visit([](const auto& held) { return held->parameters().size(); }) == model->parameters().size());
+}
+
+}  // namespace
+
+TEST_CASE("AnyLanguageModel does what its GPT or Llama does", "[any_language_model]") {
+  at::manual_seed(1);
+  check_holds(GPT(GPTOptions(13, 9, 8, 2, 2)), "GPT");
+  check_holds(Llama(LlamaOptions(13, 8, 2, 2).context_length(9)), "Llama");
+  CHECK(value_error([] { AnyLanguageModel any(GPT(nullptr)); }).find("GPT") != std::string::npos);
+}
+
+TEST_CASE("AnyLanguageModel loads what a folder says, and saves it", "[any_language_model]") {
+  for (const auto* name : {"gpt2", "llama"}) {
+    INFO(name);
+    const auto expected = expected_of(kModelData / name);
+    const auto model = AnyLanguageModel::load_pretrained(read_model_folder(kModelData / name));
+    CHECK(model.name() == (std::string_view(name) == "gpt2" ? "GPT" : "Llama"));
+    const auto logits = model.forward(expected.at("input.ids"));
+    CHECK((logits - expected.at("output.logits")).abs().max().item<double>() < 1e-5);
+    const TemporaryFolder folder;
+    save_model_folder(folder / "saved", model);
+    const auto again = AnyLanguageModel::load_pretrained(read_model_folder(folder / "saved"));
+    CHECK(bit_equal(again.forward(expected.at("input.ids")), logits));
+  }
+  const auto dropped =
+      AnyLanguageModel::load_pretrained(read_model_folder(kModelData / "gpt2"), {.dropout = 0.3});
+  CHECK(dropped.visit([](const auto& holder) { return holder->options.dropout(); }) == 0.3);
+  auto folder = read_model_folder(kModelData / "gpt2");
+  folder.family = "bert";
+  CHECK(value_error([&] { AnyLanguageModel::load_pretrained(std::move(folder)); }) ==
+        "AnyLanguageModel: " + (kModelData / "gpt2").string() +
+            ": expected a model that continues texts, got a bert");
+}
+
+TEST_CASE("The side files of a folder are read, and written with a model", "[any_language_model]") {
+  const TemporaryFolder folder;
+  const auto model = AnyLanguageModel::load_pretrained(read_model_folder(kModelData / "llama"));
+  const std::map<std::string, std::string> files{{"tokenizer.json", "{}"},
+                                                 {"merges.txt", std::string("a\0b", 3)}};
+  save_model_folder(folder / "saved", model, {.files = files});
+  write_file(folder / "saved" / "README.md", "not of the model");
+  auto read = read_side_files(folder / "saved");
+  CHECK(read.erase("config.json") == 1);
+  CHECK(read == files);
+  for (const auto* name : {"config.json", "model.safetensors", "pytorch_model.bin", "", "../x", ".hidden"}) {
+    INFO(name);
+    CHECK(value_error([&] {
+            save_model_folder(folder / "other", model, {.files = {{name, "x"}}});
+          }) == "save_model_folder: " + (folder / "other").string() +
+                    ": files: expected the name of a file beside config and weights, got \"" + name + '"');
+  }
+  CHECK(names_in(folder.path()) == std::vector<std::string>{"saved"});
+  CHECK(value_error([&] { read_side_files(folder / "none"); }).starts_with("read_side_files: "));
+
+  // Files far larger than a tokenizer's are not read; these are holes, which take no space.
+  const auto merges = folder / "saved" / "merges.txt";
+  std::filesystem::resize_file(merges, (size_t{1} << 29) + 1);
+  const auto too_large = ": cannot read " + merges.string() + ": File too large";
+  CHECK(value_error([&] { read_side_files(folder / "saved"); }) == "read_side_files" + too_large);
+  CHECK(value_error([&] { save_model_folder(folder / "other", model, {.tokenizer = folder / "saved"}); }) ==
+        "save_model_folder: " + (folder / "other").string() + too_large);
+  CHECK(names_in(folder.path()) == std::vector<std::string>{"saved"});
+}
 
 namespace {
 
@@ -157,16 +325,16 @@ TEST_CASE("generate asks a model that can choose for the logits of one token", "
 
 TEST_CASE("generate takes the memory of one token's logits", "[generate][memory]") {
   if (const auto why = why_no_peak_memory()) SKIP(*why);
-  constexpr int64_t kWords = 50'000, kTokens = 400;
+  constexpr int64_t kVocabulary = 50'000, kTokens = 400;
   at::manual_seed(3);
-  GPT gpt(GPTOptions(kWords, kTokens, 8, 2, 1));
-  Llama llama(LlamaOptions(kWords, 8, 2, 1).context_length(kTokens));
+  GPT gpt(GPTOptions(kVocabulary, kTokens, 8, 2, 1));
+  Llama llama(LlamaOptions(kVocabulary, 8, 2, 1).context_length(kTokens));
   const std::vector<int64_t> prompt(kTokens, 1);
   for (const bool use_cache : {true, false}) {
     const auto memory_of = [&](auto& model) {
       return peak_memory([&] { generate(*model, prompt, {.max_new_tokens = 1, .use_cache = use_cache}); });
     };
-    constexpr size_t all = kTokens * kWords * sizeof(float);
+    constexpr size_t all = kTokens * kVocabulary * sizeof(float);
     CHECK(memory_of(gpt) < all / 4);
     CHECK(memory_of(llama) < all / 4);
   }

@@ -1,25 +1,36 @@
+// Under autocast, a model computes the same with and without a cache.
+
+#include <algorithm>
+
+#include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/relu.h>
+#include <ATen/ops/tensor.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
 #include <attentive/files/safetensors.h>
 #include <attentive/files/state_dict.h>
+#include <attentive/models/generate.h>
 #include <attentive/models/gpt.h>
 #include <attentive/parity/draws.h>
 
 #include "models/decoder_suite.h"
+#include "support/autocast.h"
 #include "support/compare.h"
 #include "support/errors.h"
 #include "support/gradcheck.h"
 #include "support/source_folder.h"
 
 using namespace attentive;
+using attentive::test::CpuAutocast;
 using attentive::test::example_ids;
 using attentive::test::value_error;
 
@@ -234,4 +245,207 @@ TEST_CASE("GPT: checkpoint is an option like others", "[gpt][errors]") {
   GPT model(GPTOptions(11, 8, 12, 3, 3).dropout(0.2).tied(true).checkpoint(2));
   const auto copy = std::dynamic_pointer_cast<GPTImpl>(model->clone());
   CHECK(copy->options.checkpoint() == 2);
+}
+
+namespace {
+
+struct Case {
+  const char* name;
+  GPTOptions options;
+};
+
+std::vector<Case> cases() {
+  const auto base = GPTOptions(13, 40, 24, 4, 3);
+  const auto turned = GPTOptions(base).positions(GPTPositions::Rotary);
+  const auto pairs =
+      RotaryPositionsOptions(2).pairing(RotaryPairing::Halves).scaling(RotaryScaling::Ntk).factor(2);
+  return {{"learned", base},
+          {"rotary", turned},
+          {"rotary halves, ntk, grouped", GPTOptions(turned).rotary(pairs).num_kv_heads(2)},
+          {"window in a dense cache", GPTOptions(turned).window(5)},
+          {"window in a ring", GPTOptions(turned).window(5).context_length(0)},
+          {"window of one", GPTOptions(turned).window(1).context_length(0)}};
+}
+
+}  // namespace
+
+TEST_CASE("A cached GPT gives the logits of the whole text at every step", "[gpt][kv_cache][cuda]") {
+  const at::NoGradGuard no_grad;
+  for (const auto& device : test::devices()) {
+    for (const auto& [name, options] : cases()) {
+      at::manual_seed(1);
+      GPT model(options);
+      model->eval();
+      model->to(device);
+      const auto ids = at::randint(13, {2, 33}, at::kLong).to(device);
+      const auto whole = model->forward(ids);
+      const auto cache = model->make_cache(2);
+      // Prefills in chunks of several sizes (a ring accepts at most its window at once), then token by token.
+      int64_t at = 0;
+      for (const int64_t wanted : {5, 1, 3, 4}) {
+        const auto tokens = std::min(wanted, cache->room());
+        const auto logits = model->forward_cached(ids.narrow(1, at, tokens), *cache);
+        INFO(name << ", chunk at " << at);
+        CHECK_WITHIN(logits, whole.narrow(1, at, tokens), {0, 1e-5});
+        at += tokens;
+        CHECK(cache->position() == at);
+      }
+      for (; at < 33; ++at) {
+        INFO(name << ", token " << at);
+        CHECK_WITHIN(model->forward_cached(ids.narrow(1, at, 1), *cache), whole.narrow(1, at, 1), {0, 1e-5});
+      }
+    }
+  }
+}
+
+TEST_CASE("A cached GPT follows beams", "[gpt][kv_cache]") {
+  const at::NoGradGuard no_grad;
+  at::manual_seed(2);
+  GPT model(GPTOptions(13, 40, 24, 4, 3));
+  model->eval();
+  const auto prompt = at::randint(13, {1, 6}, at::kLong);
+  const auto cache = model->make_cache();
+  model->forward_cached(prompt, *cache);
+  cache->reorder(at::tensor({0, 0, 0}));  // one prompt, three beams
+  const auto next = at::tensor({3, 7, 9}).view({3, 1});
+  model->forward_cached(next, *cache);
+  cache->reorder(at::tensor({2, 0, 2}));  // the second beam dies, the third one splits
+  const auto last = at::tensor({1, 2, 4}).view({3, 1});
+  const auto got = model->forward_cached(last, *cache);
+  const std::vector<int64_t> parents{2, 0, 2};
+  for (int64_t beam = 0; beam < 3; ++beam) {
+    const auto ids = at::cat({prompt[0], next[parents[static_cast<size_t>(beam)]], last[beam]}).unsqueeze(0);
+    CHECK_WITHIN(got[beam][0], model->forward(ids)[0][7], {0, 1e-5});
+  }
+}
+
+TEST_CASE("A cached GPT refuses what does not fit, by name", "[gpt][kv_cache]") {
+  const at::NoGradGuard no_grad;
+  GPT model(GPTOptions(13, 8, 24, 4, 3));
+  model->eval();
+  const auto ids = at::randint(13, {1, 6}, at::kLong);
+  DenseKVCache small({.layers = 3, .num_kv_heads = 4, .head_dim = 6}, 5);
+  CHECK(value_error([&] { return model->forward_cached(ids, small); }) ==
+        "DenseKVCache: expected at most capacity = 5 tokens, got 0 + 6");
+  const auto cache = model->make_cache();
+  model->forward_cached(ids, *cache);
+  CHECK(value_error([&] { return model->forward_cached(ids, *cache); }) ==
+        "GPT: expected at most context_length = 8 tokens, got 12");
+  CHECK(value_error([&] {
+          return model->forward_cached(at::cat({ids, ids}).narrow(1, 0, 1), *cache);
+        }).starts_with("KVCache: expected k and v of shape (1, 4, T, 6), got (2, 4, 1, 6)"));
+  DenseKVCache shallow({.layers = 2, .num_kv_heads = 4, .head_dim = 6}, 8);
+  CHECK(value_error([&] { return model->forward_cached(ids, shallow); }) ==
+        "GPT: expected a cache of 3 layers, got 2");
+  RingKVCache ring({.layers = 3, .num_kv_heads = 4, .head_dim = 6}, 8);
+  CHECK(value_error([&] { return model->forward_cached(ids, ring); }) ==
+        "TransformerAttention: expected a window of at most 8 tokens with this RingKVCache, got window.left "
+        "= -1");
+  model->to(at::kDouble);
+  cache->reset();
+  CHECK_THROWS_AS(model->forward_cached(ids, *cache), c10::TypeError);
+}
+
+namespace {
+
+struct AutocastCase {
+  const char* name;
+  GPTOptions options;
+};
+
+std::vector<AutocastCase> autocast_cases() {
+  const auto base = GPTOptions(13, 40, 24, 4, 3);
+  const auto turned = GPTOptions(base).positions(GPTPositions::Rotary);
+  return {{"learned", base},
+          {"tied", GPTOptions(base).tied(true)},
+          {"rotary, grouped", GPTOptions(turned).num_kv_heads(2)},
+          {"window in a ring", GPTOptions(turned).window(5).context_length(0)}};
+}
+
+GPT make_for_evaluation(const GPTOptions& options) {
+  at::manual_seed(1);
+  GPT model(options);
+  model->eval();
+  return model;
+}
+
+}  // namespace
+
+TEST_CASE("A cached GPT under autocast gives the logits of the whole text", "[gpt][kv_cache][autocast]") {
+  const at::NoGradGuard no_grad;
+  for (const auto type : {at::kBFloat16, at::kHalf}) {
+    for (const auto& [name, options] : autocast_cases()) {
+      INFO(name << ", " << c10::toString(type));
+      auto model = make_for_evaluation(options);
+      const auto wide = model->make_cache();  // outside autocast: the model's dtype
+      const CpuAutocast autocast(type);
+      const auto narrow = model->make_cache();
+      CHECK(wide->options().dtype == at::kFloat);
+      CHECK(narrow->options().dtype == type);
+      const auto tokens = std::min<int64_t>(narrow->room(), 9);
+      const auto ids = at::randint(13, {1, tokens}, at::kLong);
+      const auto whole = model->forward(ids);
+      CHECK(whole.scalar_type() == type);
+      for (const auto& cache : {wide.get(), narrow.get()}) {
+        // Both compute the same products of the same numbers.
+        CHECK(bit_equal(model->forward_cached(ids, *cache), whole));
+        cache->reset();
+        for (int64_t at = 0; at < tokens; ++at) {
+          const auto logits = model->forward_cached(ids.narrow(1, at, 1), *cache);
+          CHECK(difference(logits, whole.narrow(1, at, 1), tolerance_of(type)) == "");
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("generate under autocast gives the same tokens with and without its cache",
+          "[generate][autocast]") {
+  for (const auto type : {at::kBFloat16, at::kHalf}) {
+    for (const auto& [name, options] : autocast_cases()) {
+      INFO(name << ", " << c10::toString(type));
+      auto model = make_for_evaluation(options);
+      {
+        // Widely separated logits, so that rounding that depends on a product's shape does not change the
+        // token.
+        const at::NoGradGuard no_grad;
+        (options.tied() ? model->tok_emb->weight : model->out_head->weight).mul_(8);
+      }
+      const CpuAutocast autocast(type);
+      const auto ids = [&](bool cache) {
+        return generate(*model, {1, 2, 3},
+                        {.max_new_tokens = 20, .sampling = {.temperature = 0}, .use_cache = cache});
+      };
+      const auto cached = ids(true);
+      CHECK(cached.size() == 20);
+      CHECK(cached == ids(false));
+    }
+  }
+}
+
+TEST_CASE("A cache that was made under autocast is refused outside it", "[gpt][kv_cache][autocast]") {
+  const at::NoGradGuard no_grad;
+  auto model = make_for_evaluation(autocast_cases()[0].options);
+  const auto cache = [&] {
+    const CpuAutocast autocast(at::kBFloat16);
+    return model->make_cache();
+  }();
+  CHECK(test::type_error([&] {
+          model->forward_cached(at::randint(13, {1, 3}, at::kLong), *cache);
+        }) == "KVCache: expected k and v of dtype BFloat16, got Float and Float");
+}
+
+TEST_CASE("Attention with normalized keys caches what autocast reads", "[transformer_attention][autocast]") {
+  const at::NoGradGuard no_grad;
+  at::manual_seed(2);
+  TransformerAttention attention(
+      TransformerAttentionOptions(16, 2).qk_norm(true).output_gate(true).rotary(RotaryPositionsOptions(2)));
+  attention->eval();
+  const auto x = at::randn({2, 6, 16});
+  const CpuAutocast autocast(at::kBFloat16);
+  const auto whole = attention->forward(x);
+  for (const auto kept : {at::kFloat, at::kBFloat16}) {
+    DenseKVCache cache({.batch = 2, .num_kv_heads = 2, .head_dim = 8, .dtype = kept}, 8);
+    CHECK(bit_equal(attention->forward_cached(x, cache, 0), whole));
+  }
 }

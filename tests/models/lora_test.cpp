@@ -17,7 +17,7 @@
 #include <attentive/models/gpt.h>
 #include <attentive/models/llama.h>
 #include <attentive/models/lora.h>
-#include <attentive/models/save_model_folder.h>
+#include <attentive/models/model_folder.h>
 #include <attentive/models/vit.h>
 #include <attentive/modules/module.h>
 #include <attentive/modules/multi_head_attention.h>

@@ -7,8 +7,10 @@
 #include <string>
 
 #include <attentive/files/safetensors.h>
-#include <attentive/models/pretrained.h>
+#include <attentive/models/model_folder.h>
 
+#include "base/files.h"
+#include "models/families.h"
 #include "models/model_config.h"
 #include "support/python.h"
 #include "support/source_folder.h"
@@ -27,6 +29,21 @@ inline ModelFolder with(ModelFolder folder, std::string_view field, FileValue va
   set_field(config, field, std::move(value));
   folder.config = config;
   return folder;
+}
+
+// The families of all folders in a folder, in the order and form of known_families().
+inline std::string families_in(const std::filesystem::path& path) {
+  std::string families;
+  for (const auto* model : {GPTImpl::kName, LlamaImpl::kName, BertImpl::kName, ViTImpl::kName}) {
+    for (const auto family : families_of_model(model)) {
+      for (const auto& name : names_in(path)) {
+        if (read_model_folder(path / name, {.weights = false}).family != family) continue;
+        families += (families.empty() ? "" : ", ") + std::string(family);
+        break;
+      }
+    }
+  }
+  return families;
 }
 
 // The output of tools/generators/make_model_folders.py.

@@ -1,4 +1,9 @@
+#include "models/python_names.h"
+
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/linear.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <catch2/catch_test_macros.hpp>
@@ -7,10 +12,10 @@
 #include <attentive/models/bert.h>
 #include <attentive/models/gpt.h>
 #include <attentive/models/llama.h>
-#include <attentive/models/python_names.h>
+#include <attentive/models/model_folder.h>
 #include <attentive/models/vit.h>
 
-#include "models/rename_state.h"
+#include "support/compare.h"
 #include "support/errors.h"
 
 using namespace attentive;
@@ -72,6 +77,41 @@ TEST_CASE("names change there and back", "[python_names]") {
   CHECK(deit.contains("deit.embeddings.distillation_token"));
 }
 
+TEST_CASE("GPT-2's fused projection means x W + b with columns query, key, value", "[python_names]") {
+  at::manual_seed(4);
+  const GPT model(GPTOptions(11, 8, 12, 3, 2).qkv_bias(true).tied(true));
+  const auto gpt2 = to_python_names("gpt2", state_dict(*model));
+  CHECK(gpt2.size() == 2 + 2 * 12 + 2);
+  const auto x = at::randn({5, 12});
+  // Computes as Hugging Face's Conv1D: addmm(bias, x, weight), then a split into query, key and value.
+  const auto fused = at::addmm(gpt2.at("transformer.h.0.attn.c_attn.bias"), x,
+                               gpt2.at("transformer.h.0.attn.c_attn.weight"));
+  const auto& att = model->trf_blocks->at<TransformerBlockImpl>(0).att;
+  const auto expected = at::cat({at::linear(x, att->W_query->weight, att->W_query->bias),
+                                 at::linear(x, att->W_key->weight, att->W_key->bias),
+                                 at::linear(x, att->W_value->weight, att->W_value->bias)},
+                                1);
+  CHECK_WITHIN(fused, expected, {1e-5, 2e-6});
+}
+
+TEST_CASE("GPT-2's names are read without their prefix, with buffers and a tied head", "[python_names]") {
+  at::manual_seed(4);
+  GPT model(GPTOptions(11, 8, 12, 3, 2).qkv_bias(true).tied(true));
+  const auto state = state_dict(*model);
+  auto plain = to_python_names("gpt2", state, {.prefix = false});
+  plain["h.0.attn.bias"] = at::ones({1, 1, 8, 8});
+  plain["h.1.attn.masked_bias"] = at::ones({1});
+  plain["lm_head.weight"] = plain.at("wte.weight");
+  auto again = from_python_names("gpt2", plain);
+  CHECK(again.size() == state.size() + 1);
+  CHECK(again.at("out_head.weight").equal(model->tok_emb->weight));
+  again.erase("out_head.weight");
+  GPT other(model->options);
+  load_state_dict(*other, again);
+  const auto ids = at::arange(8).view({1, 8});
+  CHECK(bit_equal(model->forward(ids), other->forward(ids)));
+}
+
 TEST_CASE("q, k and v of GPT-2 and of vision transformers keep their order", "[python_names]") {
   const auto rows = [](double value) { return at::ones({2, 2}) * value; };
   const auto gpt = to_python_names("gpt2", {{"trf_blocks.0.att.W_query.weight", rows(1)},
@@ -92,9 +132,8 @@ TEST_CASE("q, k and v of GPT-2 and of vision transformers keep their order", "[p
 TEST_CASE("what fits no name is listed with the nearest one", "[python_names][errors]") {
   const auto one = at::ones({2});
   CHECK_THAT(value_error([&] { from_python_names("t5", {}); }),
-             ContainsSubstring("from_python_names: expected one of the families gpt2, llama, mistral, qwen2, "
-                               "qwen3, gemma2, gemma3_text, bert, roberta, xlm-roberta, camembert, albert, "
-                               "vit, deit; got \"t5\""));
+             ContainsSubstring("from_python_names: expected one of the families " + known_families() +
+                               "; got \"t5\""));
   CHECK(value_error([&] {
           from_python_names("llama", {{"model.layers.1.self_attn.q_prj.weight", one}, {"what", one}});
         }) ==
@@ -127,6 +166,13 @@ TEST_CASE("what fits no name is listed with the nearest one", "[python_names][er
         "from_python_names: the state dict does not fit the names of vit:\n"
         "missing \"encoder.layer.0.attention.attention.query.bias\"\n"
         "missing \"encoder.layer.0.attention.attention.value.bias\"");
+  CHECK(value_error([] {
+          from_python_names("gpt2", {{"wte.weight", at::Tensor()}});
+        }) == "from_python_names: expected wte.weight to be a tensor, got an undefined one");
+  CHECK_THAT(value_error([&] {
+               from_python_names("gpt2", {{"wte.weight", at::ones({2, 2}).to_sparse()}});
+             }),
+             ContainsSubstring("misshapen \"wte.weight\": expected a dense tensor, got a sparse one"));
   StateDict many;
   for (int i = 0; i < 25; ++i) many["x" + std::to_string(i)] = one;
   CHECK_THAT(value_error([&] { from_python_names("bert", many); }),

@@ -5,7 +5,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <attentive/models/vit.h>
-#include <attentive/modules/first_weights.h>
+#include <attentive/modules/module.h>
 
 #include "support/compare.h"
 #include "support/errors.h"

@@ -7,10 +7,9 @@
 #include <attentive/compat/multihead_attention.h>
 #include <attentive/files/state_dict.h>
 #include <attentive/modules/convert.h>
-#include <attentive/modules/grouped_query_attention.h>
 #include <attentive/modules/multi_head_attention.h>
-#include <attentive/notebooks/fused_self_attention.h>
-#include <attentive/notebooks/multi_head_attention_wrapper.h>
+#include <attentive/notebooks/chapter_3.h>
+#include <attentive/notebooks/vision_transformer.h>
 
 #include "support/compare.h"
 #include "support/errors.h"

@@ -8,13 +8,10 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <attentive/core/guards.h>
-#include <attentive/modules/cross_attention.h>
 #include <attentive/modules/multi_head_attention.h>
-#include <attentive/notebooks/causal_attention.h>
-#include <attentive/notebooks/fused_self_attention.h>
-#include <attentive/notebooks/multi_head_attention_wrapper.h>
-#include <attentive/notebooks/multi_head_self_attention.h>
-#include <attentive/notebooks/scaled_dot_product_attention.h>
+#include <attentive/notebooks/chapter_3.h>
+#include <attentive/notebooks/toy_notebook.h>
+#include <attentive/notebooks/vision_transformer.h>
 
 #include "kernels/dropout_counter.h"
 #include "modules/golden_check.h"

@@ -2,6 +2,7 @@
 
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
@@ -9,16 +10,275 @@
 
 #include <attentive/core/guards.h>
 #include <attentive/files/state_dict.h>
+#include <attentive/functional/alibi.h>
+#include <attentive/functional/attention.h>
 #include <attentive/modules/multi_head_attention.h>
 #include <attentive/modules/position_bias.h>
 #include <attentive/modules/transformer_blocks.h>
 
+#include "modules/bias_cases.h"
 #include "support/compare.h"
 #include "support/errors.h"
 #include "support/module_suite.h"
 
 using namespace attentive;
 using namespace attentive::test;
+
+TEST_CASE("RelativePositionBias equals transformers' T5 in value and gradient",
+          "[relative_position_bias][bias_cases]") {
+  for (const auto& c : bias_cases("t5_bias", 16)) {
+    RelativePositionBias bias(RelativePositionBiasOptions(c.integer("num_heads"))
+                                  .num_buckets(c.integer("num_buckets"))
+                                  .max_distance(c.integer("max_distance"))
+                                  .bidirectional(c.flag("bidirectional")));
+    check_bias_case(
+        c, *bias, [&](const CaseTensors&) { return bias->forward(c.integer("queries"), c.integer("keys")); });
+    CHECK(bit_equal(bias->forward(c.integer("queries"), c.integer("keys")), c.file.expected_output));
+  }
+}
+
+TEST_CASE("RelativePositionBias is a torch::nn citizen", "[relative_position_bias]") {
+  ModuleSuite<RelativePositionBias> suite;
+  suite.make = [] {
+    return RelativePositionBias(RelativePositionBiasOptions(2).num_buckets(6).max_distance(5));
+  };
+  suite.input_shape = {2, 4, 7};
+  suite.keys = {"weight"};
+  suite.call = [](RelativePositionBias& bias, const at::Tensor& x) {
+    return x + bias->forward(x.size(-2), x.size(-1));
+  };
+  suite.sequential = false;
+  suite.has_dropout = false;
+  suite.meta = false;  // LibTorch selects rows of no meta tensor
+  suite.run();
+}
+
+TEST_CASE("Near distances have a bucket each, far ones share, and each direction has its own",
+          "[relative_position_bias]") {
+  // torch.arange(...) through T5Attention._relative_position_bucket of transformers 5.23.0
+  const auto differences =
+      at::tensor({-1000, -128, -127, -91, -64, -32, -16, -8, -7, -1, 0, 1, 7, 8, 16, 127, 128}, at::kLong);
+  const RelativePositionBias both(8), before(RelativePositionBiasOptions(8).bidirectional(false));
+  CHECK(bit_equal(both->buckets(differences),
+                  at::tensor({15, 15, 15, 15, 14, 12, 10, 8, 7, 1, 0, 17, 23, 24, 26, 31, 31}, at::kLong)));
+  CHECK(bit_equal(before->buckets(differences),
+                  at::tensor({31, 31, 31, 29, 26, 21, 16, 8, 7, 1, 0, 0, 0, 0, 0, 0, 0}, at::kLong)));
+  // At these distances, transformers' float32 rounds up to the next bucket; float64 does not.
+  const RelativePositionBias rounded(
+      RelativePositionBiasOptions(8).num_buckets(10).max_distance(160).bidirectional(false));
+  CHECK(
+      bit_equal(rounded->buckets(at::tensor({-10, -20, -80}, at::kLong)), at::tensor({6, 7, 9}, at::kLong)));
+}
+
+TEST_CASE("The last query has the position of the last key", "[relative_position_bias]") {
+  for (const bool bidirectional : {true, false}) {
+    RelativePositionBias bias(
+        RelativePositionBiasOptions(3).num_buckets(9).max_distance(6).bidirectional(bidirectional));
+    const auto whole = bias->forward(12, 12);
+    CHECK(whole.sizes() == at::IntArrayRef({3, 12, 12}));
+    CHECK(whole.is_contiguous());
+    CHECK(whole.requires_grad());
+    // The rows of the last queries are those of a step with a cache.
+    CHECK(bit_equal(bias->forward(4, 12), whole.narrow(1, 8, 4)));
+    CHECK(bit_equal(bias->forward(1, 12), whole.narrow(1, 11, 1)));
+    // The columns of the last keys are those of a cache that has dropped the others.
+    CHECK(bit_equal(bias->forward(4, 7), whole.narrow(1, 8, 4).narrow(2, 5, 7)));
+    // More queries than keys: the first ones stand before the first key.
+    CHECK(bit_equal(bias->forward(12, 5), whole.narrow(2, 7, 5)));
+    for (int64_t i = 0; i < 12; ++i) {
+      for (int64_t j = 0; j < 12; ++j) {
+        const auto row = bias->buckets(at::tensor({j - i}, at::kLong)).item<int64_t>();
+        CHECK(bit_equal(whole.select(1, i).select(1, j), bias->weight[row]));
+      }
+    }
+  }
+  RelativePositionBias bias(3);
+  CHECK(bias->forward(0, 5).sizes() == at::IntArrayRef({3, 0, 5}));
+  CHECK(bias->forward(5, 0).sizes() == at::IntArrayRef({3, 5, 0}));
+  CHECK(bias->forward(0, 0).sizes() == at::IntArrayRef({3, 0, 0}));
+}
+
+TEST_CASE("RelativePositionBias sums the gradients of half types in float32", "[relative_position_bias]") {
+  RelativePositionBias bias(RelativePositionBiasOptions(2).bidirectional(false));
+  bias->forward(3, 1000).sum().backward();
+  const auto exact = bias->weight.grad();
+  CHECK(exact[31][0].item<double>() > 2500);
+  for (const auto type : {at::kBFloat16, at::kHalf}) {
+    RelativePositionBias half(RelativePositionBiasOptions(2).bidirectional(false));
+    half->to(type);
+    half->forward(3, 1000).sum().backward();
+    CHECK(bit_equal(half->weight.grad(), exact.to(type)));
+  }
+}
+
+TEST_CASE("RelativePositionBias names what is wrong", "[relative_position_bias][errors]") {
+  const auto make = [](const RelativePositionBiasOptions& options) {
+    return value_error([&] { RelativePositionBias refused(options); });
+  };
+  CHECK(make(RelativePositionBiasOptions(0)) == "RelativePositionBias: expected num_heads > 0, got 0");
+  CHECK(make(RelativePositionBiasOptions(2).num_buckets(0)) ==
+        "RelativePositionBias: expected num_buckets > 0, got 0");
+  CHECK(make(RelativePositionBiasOptions(2).num_buckets(3)) ==
+        "RelativePositionBias: expected num_buckets >= 4 for both directions, got 3");
+  CHECK(make(RelativePositionBiasOptions(2).num_buckets(1).bidirectional(false)) ==
+        "RelativePositionBias: expected num_buckets >= 2, got 1");
+  CHECK(make(RelativePositionBiasOptions(2).max_distance(8)) ==
+        "RelativePositionBias: expected max_distance > 8, the number of distances with a bucket each, got 8");
+  CHECK(
+      make(RelativePositionBiasOptions(2).max_distance(16).bidirectional(false)) ==
+      "RelativePositionBias: expected max_distance > 16, the number of distances with a bucket each, got 16");
+  CHECK(make(RelativePositionBiasOptions(2).max_distance(9)) == "no error");
+  CHECK(make(RelativePositionBiasOptions(2).num_buckets(4).max_distance(2)) == "no error");
+  RelativePositionBias bias(2);
+  CHECK(value_error([&] { bias->forward(-1, 3); }) == "RelativePositionBias: expected queries >= 0, got -1");
+  CHECK(value_error([&] { bias->forward(3, -1); }) == "RelativePositionBias: expected keys >= 0, got -1");
+  CHECK(value_error([&] { bias->forward(3, int64_t{1} << 62); }) ==
+        "RelativePositionBias: expected keys of at most 2^48, got 4611686018427387904");
+  CHECK(value_error([&] { bias->buckets({}); }) ==
+        "RelativePositionBias: expected differences to be a tensor, got an undefined one");
+  CHECK(type_error([&] { bias->buckets(at::arange(3, at::kInt)); }) ==
+        "RelativePositionBias: expected differences as int64, got Int");
+}
+
+namespace {
+
+RelativePositionBias2d drawn(int64_t height, int64_t width, int64_t num_heads) {
+  RelativePositionBias2d bias(height, width, num_heads);
+  const at::NoGradGuard no_grad;
+  bias->relative_position_bias_table.normal_();
+  return bias;
+}
+
+}  // namespace
+
+TEST_CASE("RelativePositionBias2d equals transformers' Swin in value and gradient",
+          "[relative_position_bias_2d][bias_cases]") {
+  for (const auto& c : bias_cases("swin_bias", 8)) {
+    RelativePositionBias2d bias(c.integer("height"), c.integer("width"), c.integer("num_heads"));
+    check_bias_case(c, *bias, [&](const CaseTensors&) { return bias->forward(); });
+    CHECK(bit_equal(bias->forward(), c.file.expected_output));
+  }
+}
+
+TEST_CASE("RelativePositionBias2d is a torch::nn citizen", "[relative_position_bias_2d]") {
+  ModuleSuite<RelativePositionBias2d> suite;
+  suite.make = [] { return drawn(2, 3, 2); };
+  suite.input_shape = {2, 6, 6};
+  suite.keys = {"relative_position_bias_table"};
+  suite.call = [](RelativePositionBias2d& bias, const at::Tensor& x) { return x + bias->forward(); };
+  suite.sequential = false;
+  suite.has_dropout = false;
+  suite.meta = false;  // LibTorch reverses no meta tensor
+  suite.run();
+}
+
+TEST_CASE("A pair reads the row of its two differences, and the first table is zero",
+          "[relative_position_bias_2d]") {
+  RelativePositionBias2d fresh(3, 2, 4);
+  CHECK(fresh->relative_position_bias_table.sizes() == at::IntArrayRef({15, 4}));
+  CHECK(fresh->relative_position_bias_table.eq(0).all().item<bool>());
+
+  constexpr int64_t height = 3, width = 2, tokens = height * width;
+  auto bias = drawn(height, width, 4);
+  const auto all = bias->forward();
+  CHECK(all.sizes() == at::IntArrayRef({4, tokens, tokens}));
+  CHECK(all.is_contiguous());
+  for (int64_t i = 0; i < tokens; ++i) {
+    for (int64_t j = 0; j < tokens; ++j) {
+      const auto down = i / width - j / width, across = i % width - j % width;  // query - key
+      const auto row = (down + height - 1) * (2 * width - 1) + across + width - 1;
+      CHECK(bit_equal(all.select(1, i).select(1, j), bias->relative_position_bias_table[row]));
+    }
+  }
+}
+
+TEST_CASE("RelativePositionBias2d sums the gradients of half types in float32",
+          "[relative_position_bias_2d]") {
+  RelativePositionBias2d exact(20, 21, 1), half(20, 21, 1);
+  half->to(at::kBFloat16);
+  exact->forward().sum().backward();
+  half->forward().sum().backward();
+  CHECK(exact->relative_position_bias_table.grad().max().item<float>() == 420);
+  CHECK(bit_equal(half->relative_position_bias_table.grad(),
+                  exact->relative_position_bias_table.grad().to(at::kBFloat16)));
+}
+
+TEST_CASE("RelativePositionBias2d names what is wrong", "[relative_position_bias_2d][errors]") {
+  const auto make = [](const RelativePositionBias2dOptions& options) {
+    return value_error([&] { RelativePositionBias2d refused(options); });
+  };
+  CHECK(make({0, 3, 2}) == "RelativePositionBias2d: expected height in [1, 1048576], got 0");
+  CHECK(make({3, -1, 2}) == "RelativePositionBias2d: expected width in [1, 1048576], got -1");
+  CHECK(make({3, 3, 0}) == "RelativePositionBias2d: expected num_heads > 0, got 0");
+}
+
+TEST_CASE("DistanceBias equals transformers' ALiBi with learned slopes in value and gradient",
+          "[distance_bias][bias_cases]") {
+  const AttentionOptions causal{.causal = Causal::BottomRight};
+  for (const auto& c : bias_cases("distance", 6)) {
+    const auto heads = c.integer("num_heads");
+    DistanceBias bias(heads);
+    if (c.flag("standard")) CHECK(bit_equal(bias->slopes.detach(), c.file.state.at("slopes")));
+    check_bias_case(c, *bias, [&](const CaseTensors& in) {
+      return attention(in.at("q"), in.at("k"), in.at("v"), causal, {.alibi_slopes = bias->slopes}).output;
+    });
+    check_bias_case(c, *bias, [&](const CaseTensors& in) {
+      const auto tokens = in.at("q").size(2);
+      return attention(in.at("q"), in.at("k"), in.at("v"), causal,
+                       Mask::per_head(Mask::bias(bias->forward(tokens, tokens))));
+    });
+  }
+}
+
+TEST_CASE("DistanceBias is a torch::nn citizen", "[distance_bias]") {
+  ModuleSuite<DistanceBias> suite;
+  suite.make = [] { return DistanceBias(3); };
+  suite.input_shape = {3, 4, 6};
+  suite.keys = {"slopes"};
+  suite.call = [](DistanceBias& bias, const at::Tensor& x) {
+    return x + bias->forward(x.size(-2), x.size(-1));
+  };
+  suite.sequential = false;
+  suite.has_dropout = false;
+  suite.meta = false;  // LibTorch has no absolute values of meta tensors
+  suite.run();
+}
+
+TEST_CASE("DistanceBias begins with the standard slopes and counts from the last key", "[distance_bias]") {
+  DistanceBias bias(6);
+  CHECK(bit_equal(bias->slopes.detach(), alibi_slopes(6)));
+  CHECK(bias->slopes.requires_grad());
+  {
+    const at::NoGradGuard no_grad;
+    bias->slopes.normal_();
+  }
+  const auto values = bias->forward(3, 5);
+  CHECK(values.sizes() == at::IntArrayRef({6, 3, 5}));
+  for (int64_t i = 0; i < 3; ++i) {
+    for (int64_t j = 0; j < 5; ++j)
+      CHECK(bit_equal(values.select(1, i).select(1, j),
+                      bias->slopes * -static_cast<double>(std::abs(i + 2 - j))));
+  }
+  CHECK(bit_equal(bias->forward(5, 3), bias->forward(5, 5).narrow(2, 2, 3)));
+  CHECK(bias->forward(0, 3).sizes() == at::IntArrayRef({6, 0, 3}));
+  CHECK(bias->forward(3, 0).sizes() == at::IntArrayRef({6, 3, 0}));
+}
+
+TEST_CASE("DistanceBias keeps far distances apart in half types", "[distance_bias]") {
+  constexpr int64_t kHeads = 12;  // not all slopes are powers of two
+  DistanceBias bias(kHeads);
+  bias->to(at::kBFloat16);
+  const auto slopes = alibi_slopes(kHeads).to(at::kBFloat16).to(at::kFloat);
+  const auto exact = slopes.unsqueeze(1) * -at::arange(1001, -1, -1).to(at::kFloat);
+  CHECK(bit_equal(bias->forward(1, 1002).view({kHeads, 1002}), exact.to(at::kBFloat16)));
+}
+
+TEST_CASE("DistanceBias names what is wrong", "[distance_bias][errors]") {
+  CHECK(value_error([] { DistanceBias refused(0); }) == "DistanceBias: expected num_heads > 0, got 0");
+  DistanceBias bias(2);
+  CHECK(value_error([&] { bias->forward(-1, 3); }) == "DistanceBias: expected queries >= 0, got -1");
+  CHECK(value_error([&] { bias->forward(3, -1); }) == "DistanceBias: expected keys >= 0, got -1");
+}
 
 namespace {
 

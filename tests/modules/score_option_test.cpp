@@ -15,7 +15,6 @@
 #include <attentive/core/guards.h>
 #include <attentive/functional/alibi.h>
 #include <attentive/functional/attention_recorder.h>
-#include <attentive/modules/grouped_query_attention.h>
 #include <attentive/modules/multi_head_attention.h>
 #include <attentive/modules/transformer_blocks.h>
 #include <attentive/score/score_mod.h>

@@ -6,7 +6,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <attentive/files/safetensors.h>
-#include <attentive/models/pretrained.h>
+#include <attentive/models/model_folder.h>
 #include <attentive/tokenizers/pretrained_tokenizer.h>
 
 #include "support/compare.h"

@@ -2,10 +2,7 @@
 
 #include <attentive/compat/multihead_attention.h>
 #include <attentive/compat/transformer.h>
-#include <attentive/compat/transformer_decoder.h>
-#include <attentive/compat/transformer_decoder_layer.h>
-#include <attentive/compat/transformer_encoder.h>
-#include <attentive/compat/transformer_encoder_layer.h>
+#include <attentive/compat/transformer_layers.h>
 
 namespace torch::nn {
 class MultiheadAttention;

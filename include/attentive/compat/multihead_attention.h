@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <tuple>
+#include <utility>
 
 #include <torch/nn/modules/common.h>
 #include <torch/nn/modules/container/any.h>
@@ -70,7 +71,9 @@ class MultiheadAttentionImpl : public Module<MultiheadAttentionImpl> {
   static constexpr const char* kName = "compat::MultiheadAttention";
   MultiheadAttentionImpl(int64_t embed_dim, int64_t num_heads)
       : MultiheadAttentionImpl(MultiheadAttentionOptions(embed_dim, num_heads)) {}
-  explicit MultiheadAttentionImpl(MultiheadAttentionOptions options);
+  explicit MultiheadAttentionImpl(MultiheadAttentionOptions options_) : options(std::move(options_)) {
+    build();
+  }
 
   void reset() override;
   /// Draws the initial weights that Python draws: Xavier weights, and biases of zero.

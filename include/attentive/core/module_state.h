@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -20,18 +19,6 @@ class CausalMaskBuffer {
   virtual ~CausalMaskBuffer() = default;
   /// The number of rows and columns of the mask; 0 if the number of tokens is not limited.
   virtual int64_t context_length() const = 0;
-};
-
-/// A module in which several parameters share one block of memory, so that a single matrix product uses all
-/// of them. Code that replaces the memory of parameters uses this interface.
-class PackedParameters {
- public:
-  virtual ~PackedParameters() = default;
-  /// The names of these parameters within the module, such as "W_query.weight".
-  virtual std::vector<std::string> packed_parameters() const = 0;
-  /// Copies these parameters into one block of memory, if they have one dtype and device. They stay the same
-  /// tensors.
-  virtual void pack() = 0;
 };
 
 }  // namespace attentive

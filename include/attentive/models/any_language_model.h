@@ -15,8 +15,7 @@
 #include <attentive/models/generate.h>
 #include <attentive/models/gpt.h>
 #include <attentive/models/llama.h>
-#include <attentive/models/pretrained.h>
-#include <attentive/models/save_model_folder.h>
+#include <attentive/models/model_folder.h>
 
 namespace attentive {
 
@@ -36,12 +35,27 @@ class AnyLanguageModel {
   /// does. Throws its errors, and c10::ValueError for a model that is not a language model of this kind.
   static AnyLanguageModel load_pretrained(ModelFolder&& folder, const PretrainedOptions& options = {});
 
+  /// Calls `visitor` with the `GPT` or the `Llama`.
+  template <class Visitor>
+  decltype(auto) visit(Visitor&& visitor) const {
+    return std::visit(std::forward<Visitor>(visitor), model_);
+  }
+
   torch::nn::Module& module() const { return *ptr(); }
-  std::shared_ptr<torch::nn::Module> ptr() const;
+  std::shared_ptr<torch::nn::Module> ptr() const {
+    return visit([](auto& model) -> std::shared_ptr<torch::nn::Module> { return model.ptr(); });
+  }
   /// The name of the class: "GPT" or "Llama".
-  std::string_view name() const;
-  int64_t vocab_size() const;
-  int64_t context_length() const;  ///< 0: no limit
+  std::string_view name() const {
+    return visit([](auto& model) -> std::string_view { return model->kName; });
+  }
+  int64_t vocab_size() const {
+    return visit([](auto& model) { return model->options.vocab_size(); });
+  }
+  /// 0: no limit
+  int64_t context_length() const {
+    return visit([](auto& model) { return model->options.context_length(); });
+  }
 
   /// ids (B, T) -> logits (B, T, vocab_size), or (B, 1, vocab_size) with `Logits::Last`
   at::Tensor forward(const at::Tensor& ids, Logits which = Logits::All) const;
@@ -50,12 +64,6 @@ class AnyLanguageModel {
   /// The mean cross-entropy of predicting `targets` (B, T), in nats per token.
   at::Tensor loss(const at::Tensor& ids, const at::Tensor& targets) const;
   std::unique_ptr<KVCache> make_cache(int64_t batch = 1, int64_t capacity = 0) const;
-
-  /// Calls `visitor` with the `GPT` or the `Llama`.
-  template <class Visitor>
-  decltype(auto) visit(Visitor&& visitor) const {
-    return std::visit(std::forward<Visitor>(visitor), model_);
-  }
 
  private:
   std::variant<GPT, Llama> model_;

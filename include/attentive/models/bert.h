@@ -3,13 +3,14 @@
 #include <concepts>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include <torch/nn/modules/container/modulelist.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 
-#include <attentive/modules/layer_norm.h>
 #include <attentive/modules/module.h>
+#include <attentive/modules/norms.h>
 #include <attentive/modules/transformer_blocks.h>
 
 namespace attentive {
@@ -91,7 +92,7 @@ struct BertOutput {
 class BertImpl : public Module<BertImpl> {
  public:
   static constexpr const char* kName = "Bert";
-  explicit BertImpl(BertOptions options);
+  explicit BertImpl(BertOptions options_) : options(std::move(options_)) { build(); }
   /// Never compiles; its message says where the sizes belong.
   template <class... Others>
   explicit BertImpl(std::integral auto, Others&&...) : BertImpl(BertOptions(0, 0, 0, 0, 0)) {

@@ -2,15 +2,16 @@
 
 #include <concepts>
 #include <memory>
+#include <utility>
 
 #include <torch/nn/modules/container/modulelist.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 
 #include <attentive/cache/kv_cache.h>
-#include <attentive/models/logits.h>
-#include <attentive/modules/layer_norm.h>
+#include <attentive/models/generate.h>
 #include <attentive/modules/module.h>
+#include <attentive/modules/norms.h>
 #include <attentive/modules/positions.h>
 #include <attentive/modules/transformer_blocks.h>
 
@@ -84,7 +85,7 @@ struct GPTOptions {
 class GPTImpl : public Module<GPTImpl> {
  public:
   static constexpr const char* kName = "GPT";
-  explicit GPTImpl(GPTOptions options);
+  explicit GPTImpl(GPTOptions options_) : options(std::move(options_)) { build(); }
   /// Never compiles; its message says where the sizes belong.
   template <class... Others>
   explicit GPTImpl(std::integral auto, Others&&...) : GPTImpl(GPTOptions(0, 0, 0, 0, 0)) {

@@ -3,6 +3,7 @@
 #include <concepts>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <torch/nn/modules/container/modulelist.h>
@@ -10,11 +11,11 @@
 #include <torch/nn/modules/linear.h>
 
 #include <attentive/cache/kv_cache.h>
-#include <attentive/models/logits.h>
-#include <attentive/modules/feed_forward.h>
+#include <attentive/models/generate.h>
 #include <attentive/modules/module.h>
-#include <attentive/modules/rms_norm.h>
+#include <attentive/modules/norms.h>
 #include <attentive/modules/transformer_attention.h>
+#include <attentive/modules/transformer_blocks.h>
 
 namespace attentive {
 
@@ -99,7 +100,7 @@ class LlamaBlockImpl : public Module<LlamaBlockImpl> {
 };
 using LlamaBlock = ModuleHolder<LlamaBlockImpl>;
 
-/// A decoder-only language model of the Llama family: Llama 2 and 3, Mistral, Qwen 2 and 3, Gemma 2 and 3.
+/// A decoder-only language model of the Llama family; `known_families({LlamaImpl::kName})` lists its members.
 ///
 ///   ids (B, T) int64 or int32 -> logits (B, T, vocab_size), or (B, 1, vocab_size) with `Logits::Last`
 ///
@@ -116,7 +117,7 @@ using LlamaBlock = ModuleHolder<LlamaBlockImpl>;
 class LlamaImpl : public Module<LlamaImpl> {
  public:
   static constexpr const char* kName = "Llama";
-  explicit LlamaImpl(LlamaOptions options);
+  explicit LlamaImpl(LlamaOptions options_) : options(std::move(options_)) { build(); }
   /// Never compiles; its message says where the sizes belong.
   template <class... Others>
   explicit LlamaImpl(std::integral auto, Others&&...) : LlamaImpl(LlamaOptions(0, 0, 0, 0)) {

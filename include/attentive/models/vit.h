@@ -5,10 +5,10 @@
 #include <torch/nn/modules/container/modulelist.h>
 #include <torch/nn/modules/linear.h>
 
-#include <attentive/modules/feed_forward.h>
-#include <attentive/modules/layer_norm.h>
 #include <attentive/modules/module.h>
-#include <attentive/notebooks/fused_self_attention.h>
+#include <attentive/modules/norms.h>
+#include <attentive/modules/transformer_blocks.h>
+#include <attentive/notebooks/vision_transformer.h>
 
 namespace attentive {
 
@@ -40,7 +40,7 @@ struct ViTOptions {
 class ViTBlockImpl : public Module<ViTBlockImpl> {
  public:
   static constexpr const char* kName = "ViTBlock";
-  explicit ViTBlockImpl(ViTOptions options);
+  explicit ViTBlockImpl(ViTOptions options_) : options(options_) { build(); }
   /// Never compiles; its message says where the sizes belong.
   template <class... Others>
   explicit ViTBlockImpl(std::integral auto, Others&&...) : ViTBlockImpl(ViTOptions(0, 0, 0, 0)) {
@@ -80,7 +80,7 @@ using ViTBlock = ModuleHolder<ViTBlockImpl>;
 class ViTImpl : public Module<ViTImpl> {
  public:
   static constexpr const char* kName = "ViT";
-  explicit ViTImpl(ViTOptions options);
+  explicit ViTImpl(ViTOptions options_) : options(options_) { build(); }
   /// Never compiles; its message says where the sizes belong.
   template <class... Others>
   explicit ViTImpl(std::integral auto, Others&&...) : ViTImpl(ViTOptions(0, 0, 0, 0)) {

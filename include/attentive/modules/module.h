@@ -12,10 +12,26 @@
 #include <torch/nn/pimpl.h>
 
 #include <attentive/core/module_state.h>
-#include <attentive/modules/first_weights.h>
 #include <attentive/modules/print_options.h>
 
 namespace attentive {
+
+/// While an object of this class lives, modules of this package that the same thread builds draw no first
+/// weights: their parameters have the right shapes, undefined values, and no random number is drawn. Use it
+/// for a model whose weights are loaded next: drawing the weights of a large model takes longer than reading
+/// them, and memory that is never written takes no physical memory.
+///
+///   std::optional<attentive::NoFirstWeights> guard(std::in_place);
+///   attentive::Llama model(options);
+///   guard.reset();
+///   attentive::load_state_dict(*model, state);
+class NoFirstWeights {
+ public:
+  NoFirstWeights();
+  ~NoFirstWeights();
+  NoFirstWeights(const NoFirstWeights&) = delete;
+  NoFirstWeights& operator=(const NoFirstWeights&) = delete;
+};
 
 /// Saves the state of the default CPU generator and restores it in its destructor.
 class RandomStateGuard {

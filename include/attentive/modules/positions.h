@@ -44,7 +44,7 @@ class SinusoidalPositionsImpl : public Module<SinusoidalPositionsImpl> {
  public:
   static constexpr const char* kName = "SinusoidalPositions";
   explicit SinusoidalPositionsImpl(int64_t dim) : SinusoidalPositionsImpl(SinusoidalPositionsOptions(dim)) {}
-  explicit SinusoidalPositionsImpl(SinusoidalPositionsOptions options);
+  explicit SinusoidalPositionsImpl(SinusoidalPositionsOptions options_) : options(options_) { build(); }
 
   void reset() override;
   at::Tensor forward(const at::Tensor& x, int64_t first = 0);
@@ -81,7 +81,7 @@ class LearnedPositionsImpl : public Module<LearnedPositionsImpl> {
   static constexpr const char* kName = "LearnedPositions";
   LearnedPositionsImpl(int64_t context_length, int64_t dim)
       : LearnedPositionsImpl(LearnedPositionsOptions(context_length, dim)) {}
-  explicit LearnedPositionsImpl(LearnedPositionsOptions options);
+  explicit LearnedPositionsImpl(LearnedPositionsOptions options_) : options(options_) { build(); }
 
   void reset() override;
   at::Tensor forward(const at::Tensor& x, int64_t first = 0);
@@ -146,7 +146,7 @@ class RotaryPositionsImpl : public Module<RotaryPositionsImpl> {
  public:
   static constexpr const char* kName = "RotaryPositions";
   explicit RotaryPositionsImpl(int64_t head_dim) : RotaryPositionsImpl(RotaryPositionsOptions(head_dim)) {}
-  explicit RotaryPositionsImpl(RotaryPositionsOptions options);
+  explicit RotaryPositionsImpl(RotaryPositionsOptions options_) : options(options_) { build(); }
 
   void reset() override;
   at::Tensor forward(const at::Tensor& x, int64_t first = 0);

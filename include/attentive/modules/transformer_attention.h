@@ -2,8 +2,7 @@
 
 #include <memory>
 #include <optional>
-#include <string>
-#include <vector>
+#include <utility>
 
 #include <torch/nn/modules/common.h>
 #include <torch/nn/modules/container/any.h>
@@ -11,14 +10,13 @@
 
 #include <attentive/cache/kv_cache.h>
 #include <attentive/core/mask.h>
-#include <attentive/core/module_state.h>
 #include <attentive/core/options.h>
 #include <attentive/functional/attention_context.h>
 #include <attentive/functional/block_mask.h>
 #include <attentive/modules/module.h>
+#include <attentive/modules/norms.h>
 #include <attentive/modules/position_bias.h>
 #include <attentive/modules/positions.h>
-#include <attentive/modules/rms_norm.h>
 #include <attentive/score/pair_functions.h>
 
 namespace attentive {
@@ -65,30 +63,26 @@ struct TransformerAttentionOptions {
 ///   x (B, T, emb_dim) or (T, emb_dim) -> the same shape, dtype and device of the parameters
 ///
 /// Parameters W_query, W_key, W_value, out_proj: names and random draws of the chapter-3
-/// `MultiHeadAttention`. The weights of the first three are adjacent in memory (also after `clone()` and
-/// `to()`), so that one matrix product computes all three projections. With qk_norm also q_norm.weight and
-/// k_norm.weight; with output_gate also W_gate, drawn after out_proj; with position_bias also those of its
-/// module, drawn last. A query that a mask leaves without keys yields the bias of out_proj. Throws
-/// c10::ValueError for another shape or more than context_length tokens, c10::TypeError for another dtype.
+/// `MultiHeadAttention`. With qk_norm also q_norm.weight and k_norm.weight; with output_gate also W_gate,
+/// drawn after out_proj; with position_bias also those of its module, drawn last. A query that a mask leaves
+/// without keys yields the bias of out_proj. Throws c10::ValueError for another shape or more than
+/// context_length tokens, c10::TypeError for another dtype.
 /// Memory: O(B T emb_dim) beyond input and output with a fused backend; a table of position biases adds
 /// O(num_heads T T). Sources: Dehghani et al. 2023, "Scaling Vision Transformers to 22 Billion Parameters"
 /// (qk_norm); Qiu et al. 2025, "Gated Attention for Large Language Models" (output_gate).
 ///
 ///   attentive::TransformerAttention attention(attentive::TransformerAttentionOptions(768, 12));
 ///   auto y = attention->forward(x);
-class TransformerAttentionImpl : public Module<TransformerAttentionImpl>, public PackedParameters {
+class TransformerAttentionImpl : public Module<TransformerAttentionImpl> {
  public:
   static constexpr const char* kName = "TransformerAttention";
   TransformerAttentionImpl(int64_t emb_dim, int64_t num_heads)
       : TransformerAttentionImpl(TransformerAttentionOptions(emb_dim, num_heads)) {}
-  explicit TransformerAttentionImpl(TransformerAttentionOptions options);
+  explicit TransformerAttentionImpl(TransformerAttentionOptions options_) : options(std::move(options_)) {
+    build();
+  }
 
   void reset() override;
-  std::shared_ptr<torch::nn::Module> clone(
-      const std::optional<at::Device>& device = std::nullopt) const override;
-  void to(at::Device device, at::ScalarType dtype, bool non_blocking = false) override;
-  void to(at::ScalarType dtype, bool non_blocking = false) override;
-  void to(at::Device device, bool non_blocking = false) override;
 
   at::Tensor forward(const at::Tensor& x, const Mask& mask = {});
   /// Like `forward`, for tokens that follow those in the cache: x holds only the new tokens; `mask` covers
@@ -96,10 +90,6 @@ class TransformerAttentionImpl : public Module<TransformerAttentionImpl>, public
   /// window no larger than the cache's and neither `score` nor `block_mask`, since it forgets where its keys
   /// are.
   at::Tensor forward_cached(const at::Tensor& x, KVCache& cache, int64_t layer, const Mask& mask = {});
-
-  /// The weights of W_query, W_key and W_value, and their biases.
-  std::vector<std::string> packed_parameters() const override;
-  void pack() override;
 
   int64_t head_dim() const {
     return options.head_dim() == 0 ? options.emb_dim() / options.num_heads() : options.head_dim();

@@ -1,0 +1,352 @@
+#include "models/families.h"
+
+#include <fstream>
+
+#include <ATen/ops/ones.h>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <torch/nn/modules/linear.h>
+
+#include <attentive/models/model_folder.h>
+
+#include "models/model_config.h"
+#include "models/model_folders.h"
+#include "support/errors.h"
+#include "support/peak_memory.h"
+#include "support/source_folder.h"
+#include "support/temporary_folder.h"
+
+using namespace attentive;
+using namespace attentive::test;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+ModelFolder gpt2_settings() {
+  return read_model_folder(kModelData / "gpt2", {.weights = false});
+}
+
+ModelFolder described(const std::string& family, std::vector<std::pair<FileValue, FileValue>> fields) {
+  ModelFolder folder;
+  folder.path = "somewhere";
+  folder.family = family;
+  folder.config = FileValue::Dict{std::move(fields)};
+  return folder;
+}
+
+const std::vector<std::pair<FileValue, FileValue>> kDecoder{{"vocab_size", 31},
+                                                            {"hidden_size", 24},
+                                                            {"intermediate_size", 40},
+                                                            {"num_hidden_layers", 3},
+                                                            {"num_attention_heads", 4}};
+
+ModelFolder decoder(const std::string& family, std::vector<std::pair<FileValue, FileValue>> more = {}) {
+  auto fields = kDecoder;
+  fields.insert(fields.end(), more.begin(), more.end());
+  return described(family, fields);
+}
+
+}  // namespace
+
+TEST_CASE("docs/real_models.md lists every family and the class that reads it", "[families]") {
+  std::ifstream page(source_folder() + "/docs/real_models.md");
+  REQUIRE(page);
+  std::string line, listed;
+  while (std::getline(page, line) && !line.starts_with("| `model_type` | model |")) continue;
+  std::getline(page, line);  // the rule under the heads
+  while (std::getline(page, line) && line.starts_with('|')) {
+    const auto end = line.find('|', 1);
+    const auto model = line.substr(end, line.find('|', end + 1) - end);
+    for (size_t i = line.find('`'); i < end; i = line.find('`', i + 1)) {
+      const auto close = line.find('`', i + 1);
+      const auto name = line.substr(i + 1, close - i - 1);
+      const auto* family = find_family(name);
+      INFO(name);
+      REQUIRE(family != nullptr);
+      CHECK(model == "| `" + std::string(family->model) + "` ");
+      listed += (listed.empty() ? "" : ", ") + name;
+      i = close;
+    }
+  }
+  CHECK(listed == known_families());
+}
+
+TEST_CASE("families are listed in one order, also those of some classes", "[families]") {
+  CHECK(known_families() ==
+        "gpt2, llama, mistral, qwen2, qwen3, gemma2, gemma3_text, bert, roberta, "
+        "xlm-roberta, camembert, albert, vit, deit");
+  CHECK(known_families({GPTImpl::kName, ViTImpl::kName}) == "gpt2, vit, deit");
+  CHECK(known_families({"T5"}).empty());
+}
+
+TEST_CASE("the natural family of options is the first whose traits they have", "[families]") {
+  const LlamaOptions plain(11, 16, 2, 3);
+  CHECK(natural_family(plain).name == "llama");
+  CHECK(natural_family(LlamaOptions(plain).qkv_bias(true).out_bias(true)).name == "llama");
+  CHECK(natural_family(LlamaOptions(plain).windows({4, 4, 4})).name == "mistral");
+  CHECK(natural_family(LlamaOptions(plain).windows({0, 0, 0})).name == "llama");
+  CHECK(natural_family(LlamaOptions(plain).qkv_bias(true)).name == "qwen2");
+  CHECK(natural_family(LlamaOptions(plain).qkv_bias(true).windows({4, 0, 0})).name == "qwen2");
+  CHECK(natural_family(LlamaOptions(plain).qk_norm(true)).name == "qwen3");
+  CHECK(natural_family(LlamaOptions(plain).norm_after(true)).name == "gemma2");
+  CHECK(natural_family(LlamaOptions(plain).norm_after(true).qk_norm(true)).name == "gemma3_text");
+  const BertOptions encoder(11, 8, 12, 3, 2);
+  CHECK(natural_family(encoder).name == "bert");
+  CHECK(natural_family(BertOptions(encoder).padding_id(1)).name == "roberta");
+  CHECK(natural_family(BertOptions(encoder).shared_layers(true)).name == "albert");
+  CHECK(natural_family(*ViT(ViTOptions(8, 4, 2, 5).distillation_token(true)))->name == "deit");
+  CHECK(natural_family(*torch::nn::Linear(2, 2)) == nullptr);
+}
+
+TEST_CASE("options of another family's model are refused", "[pretrained][errors]") {
+  CHECK_THAT(value_error([] { vit_options(decoder("roberta")); }),
+             ContainsSubstring("attentive::Bert reads"));
+  CHECK_THAT(value_error([] { bert_options(decoder("t5")); }),
+             ContainsSubstring("expected one of the families gpt2, llama"));
+}
+
+TEST_CASE("config.json decides the options", "[pretrained]") {
+  const auto llama = llama_options(read_model_folder(kModelData / "llama", {.weights = false}));
+  CHECK(llama.rotary().scaling() == RotaryScaling::Llama3);
+  CHECK(llama.rotary().base() == 500000.0);
+  CHECK(llama.rotary().original_context() == 16);
+  CHECK(llama.num_kv_heads() == 2);
+  CHECK(llama.windows().empty());
+  CHECK_FALSE(llama.tied());
+  const auto mistral = llama_options(decoder("mistral", {{"sliding_window", 7}}));
+  CHECK(mistral.windows() == std::vector<int64_t>{7, 7, 7});
+  CHECK(mistral.num_kv_heads() == 8);
+  CHECK(llama_options(decoder("mistral")).windows() == std::vector<int64_t>{4096, 4096, 4096});
+  CHECK(llama_options(decoder("mistral", {{"sliding_window", FileValue()}})).windows().empty());
+  const auto qwen = llama_options(decoder("qwen2", {{"sliding_window", 7}, {"max_window_layers", 0}}));
+  CHECK(qwen.windows().empty());  // use_sliding_window is false
+  CHECK(qwen.qkv_bias());
+  CHECK_FALSE(qwen.out_bias());
+  const auto windows = llama_options(
+      decoder("qwen3", {{"sliding_window", 7}, {"use_sliding_window", true}, {"max_window_layers", 2}}));
+  CHECK(windows.windows() == std::vector<int64_t>{0, 0, 7});
+  CHECK(windows.qk_norm());
+  CHECK(windows.head_dim() == 128);
+  const auto gemma = llama_options(decoder("gemma2"));
+  CHECK(gemma.windows() == std::vector<int64_t>{4096, 0, 4096});
+  CHECK(gemma.softcap() == 50.0);
+  CHECK(gemma.logit_softcap() == 30.0);
+  CHECK(gemma.scale() == 1.0 / 16);
+  CHECK(gemma.tied());
+  CHECK(gemma.unit_offset());
+  CHECK(gemma.norm_after());
+  CHECK(gemma.scaled_embedding());
+  CHECK(gemma.activation() == Activation::GeluTanh);
+  CHECK_FALSE(llama_options(decoder("gemma2", {{"attn_logit_softcapping", FileValue()}})).softcap());
+  const auto gemma3 = llama_options(decoder("gemma3_text", {{"sliding_window_pattern", 3}}));
+  CHECK(gemma3.windows() == std::vector<int64_t>{4096, 4096, 0});
+  CHECK(gemma3.rotary().base() == 1e6);
+  CHECK(gemma3.window_rotary()->base() == 1e4);
+  CHECK_FALSE(gemma3.softcap());
+  // Python's Gemma 3 ignores this field.
+  CHECK_FALSE(llama_options(decoder("gemma3_text", {{"attn_logit_softcapping", 2.0}})).softcap());
+  const auto old = llama_options(
+      decoder("llama",
+              {{"rope_theta", 5e5}, {"rope_scaling", FileValue::Dict{{{"type", "linear"}, {"factor", 4}}}}}));
+  CHECK(old.rotary().base() == 5e5);
+  CHECK(old.rotary().scaling() == RotaryScaling::Linear);
+  CHECK(old.rotary().factor() == 4);
+  CHECK(old.rotary().pairing() == RotaryPairing::Halves);
+  CHECK(gpt_options(gpt2_settings(), {.dropout = 0.25}).dropout() == 0.25);
+  CHECK(gpt_options(with(gpt2_settings(), "n_inner", 64)).hidden_dim() == 0);
+  CHECK(gpt_options(with(gpt2_settings(), "n_inner", 65)).hidden_dim() == 65);
+  CHECK(gpt_options(with(gpt2_settings(), "layer_norm_epsilon", 1e-6)).eps() == 1e-6);
+  CHECK(gpt_options(with(gpt2_settings(), "activation_function", "quick_gelu")).activation() ==
+        Activation::QuickGelu);
+}
+
+TEST_CASE("a field that is missing, mistyped or not supported is refused by name", "[pretrained][errors]") {
+  const auto refused = [](const std::string& family, std::string_view field, FileValue value,
+                          const std::string& reason) {
+    INFO(family << ' ' << field);
+    auto folder = family == "gpt2" ? gpt2_settings() : decoder(family);
+    folder = with(std::move(folder), field, std::move(value));
+    const auto message = value_error([&] {
+      if (family == "gpt2") {
+        gpt_options(folder);
+      } else if (family == "vit") {
+        vit_options(folder);
+      } else if (find_family(family)->model == BertImpl::kName) {
+        bert_options(folder);
+      } else {
+        llama_options(folder);
+      }
+    });
+    CHECK_THAT(message, ContainsSubstring("/config.json: field \"" + std::string(field)));
+    CHECK_THAT(message, ContainsSubstring(reason));
+  };
+  const auto rope = [](std::vector<std::pair<FileValue, FileValue>> fields) {
+    return FileValue::Dict{std::move(fields)};
+  };
+  refused("llama", "hidden_size", FileValue(), "expected a positive integer below 2^31, got null");
+  refused("llama", "hidden_size", "24", "got \"24\"");
+  refused("llama", "hidden_size", -1, "got -1");
+  refused("llama", "hidden_size", int64_t{1} << 40, "got 1099511627776");
+  refused("llama", "num_hidden_layers", 2.5, "got 2.5");
+  refused("llama", "rms_norm_eps", "x", "expected a number");
+  refused("llama", "tie_word_embeddings", 1, "expected true or false, got 1");
+  refused("llama", "hidden_act", "tanh", "expected one of gelu,");
+  refused("llama", "hidden_act", 3, "expected a string");
+  refused("llama", "partial_rotary_factor", 0.5, "expected 1, the rotation of all features, got 0.5");
+  refused("llama", "quantization_config", rope({}), "expected weights that are not quantized");
+  refused("llama", "rope_scaling", 3, "expected an object");
+  for (const auto* kind : {"dynamic", "yarn", "longrope", "mrope"}) {
+    refused("llama", "rope_scaling", rope({{"rope_type", kind}, {"factor", 2.0}}),
+            ".rope_type\": expected \"default\", \"linear\" or \"llama3\", got \"" + std::string(kind));
+  }
+  refused("llama", "rope_scaling", rope({{"rope_type", "llama3"}, {"factor", 2.0}}), ".low_freq_factor");
+  refused("llama", "rope_parameters", rope({{"rope_type", "default"}, {"partial_rotary_factor", 0.5}}),
+          "got 0.5");
+  refused("qwen3", "layer_types", FileValue::List{{"full_attention"}}, "expected 3 kinds");
+  refused("gemma2", "layer_types", FileValue::List{{"full_attention", "chunked_attention", "full_attention"}},
+          "for layer 1");
+  refused("gemma3_text", "use_bidirectional_attention", true, "expected false");
+  refused("gpt2", "activation_function", "tanh", "expected one of gelu,");
+  refused("gpt2", "n_inner", 0, "expected a positive integer below 2^31, got 0");
+  refused("gpt2", "scale_attn_by_inverse_layer_idx", true, "expected false");
+  for (const auto* name :
+       {"max_position_embeddings", "hidden_size", "num_attention_heads", "num_hidden_layers"}) {
+    refused("gpt2", name, 1, "got 1");
+  }
+  refused("gpt2", "attn_pdrop", 0.0, "set PretrainedOptions::dropout");
+  refused("bert", "position_embedding_type", "relative_key", "expected \"absolute\"");
+  refused("bert", "is_decoder", true, "expected false");
+  for (const auto* family : {"roberta", "xlm-roberta", "camembert"}) {
+    refused(family, "pad_token_id", FileValue(), "from which positions count");
+  }
+  refused("albert", "num_hidden_groups", 2, "expected 1, got 2");
+  refused("albert", "inner_group_num", 2, "expected 1, got 2");
+  refused("vit", "image_size", FileValue::List{{8, 16}}, "expected the side of a square");
+}
+
+namespace {
+
+constexpr int64_t kHuge = (int64_t{1} << 31) - 1;
+
+template <class Model, class Options>
+ModelFolder folder_of(const Options& options, const SaveFolderOptions& save_options = {}) {
+  const TemporaryFolder folder;
+  save_model_folder(folder / "model", *Model(options), save_options);
+  return read_model_folder(folder / "model", {.map = false});
+}
+
+template <class Model>
+std::string refusal(const ModelFolder& folder, std::string_view field, int64_t value) {
+  return value_error([&] { load_pretrained<Model>(with(folder, field, value)); });
+}
+
+// Checks that each field is refused by name, whatever else the error says.
+template <class Model>
+void check_refused(const ModelFolder& folder, std::initializer_list<const char*> fields) {
+  for (const auto* field : fields) {
+    INFO(folder.family << ' ' << field);
+    const auto message = refusal<Model>(folder, field, kHuge);
+    CHECK_THAT(message, ContainsSubstring("/config.json: field"));
+    CHECK_THAT(message, ContainsSubstring(field));
+    // Image_size must be divisible by a patch_size of 4.
+    const bool divided = std::string_view(field) == "image_size";
+    CHECK_THAT(message, ContainsSubstring(divided ? "536870911" : "2147483647"));
+    CHECK_THAT(message, ContainsSubstring("tensors"));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a config that asks for more than the folder holds is refused by its field",
+          "[pretrained][errors]") {
+  const auto sizes = {"num_hidden_layers", "hidden_size", "vocab_size", "intermediate_size"};
+  const auto heads = {"num_attention_heads", "num_key_value_heads", "head_dim"};
+  const auto decoder = [&](const std::string& family, const LlamaOptions& options) {
+    const auto folder = folder_of<Llama>(options, {.family = family});
+    check_refused<Llama>(folder, sizes);
+    check_refused<Llama>(folder, heads);
+  };
+  const auto gemma =
+      LlamaOptions(kLlama).unit_offset(true).norm_after(true).scaled_embedding(true).tied(true).activation(
+          Activation::GeluTanh);
+  decoder("llama", kLlama);
+  decoder("mistral", LlamaOptions(kLlama).windows({4, 4, 4}));
+  decoder("qwen2", LlamaOptions(kLlama).qkv_bias(true));
+  decoder("qwen3", LlamaOptions(kLlama).qk_norm(true));
+  decoder("gemma2", gemma);
+  decoder("gemma3_text", LlamaOptions(gemma).qk_norm(true));
+  check_refused<GPT>(folder_of<GPT>(GPTOptions(11, 8, 12, 3, 2).qkv_bias(true)),
+                     {"n_layer", "n_embd", "vocab_size", "n_positions"});
+  const auto texts = {"hidden_size", "vocab_size", "intermediate_size", "max_position_embeddings",
+                      "type_vocab_size"};
+  const auto bert = BertOptions(11, 8, 12, 3, 2);
+  for (const auto& options : {bert, BertOptions(bert).padding_id(1)}) {
+    const auto folder = folder_of<Bert>(options);
+    check_refused<Bert>(folder, texts);
+    check_refused<Bert>(folder, {"num_hidden_layers"});
+  }
+  const auto albert = folder_of<Bert>(BertOptions(bert).shared_layers(true).embedding_dim(6));
+  check_refused<Bert>(albert, texts);
+  check_refused<Bert>(albert, {"embedding_size"});
+  CHECK_THAT(refusal<Bert>(albert, "num_hidden_layers", kHuge), ContainsSubstring("at most 2^20 layers"));
+  const auto vit = ViTOptions(8, 4, 2, 5).emb_dim(12).num_heads(3).num_layers(2).activation(Activation::Gelu);
+  for (const bool distilled : {false, true}) {
+    check_refused<ViT>(
+        folder_of<ViT>(ViTOptions(vit).distillation_token(distilled)),
+        {"num_hidden_layers", "hidden_size", "intermediate_size", "image_size", "num_channels"});
+  }
+  // The number of patches of such an image is harmless, but one patch alone is too large.
+  auto large = with(folder_of<ViT>(vit), "image_size", kHuge);
+  CHECK_THAT(refusal<ViT>(large, "patch_size", kHuge),
+             ContainsSubstring("num_channels * patch_size * patch_size"));
+}
+
+TEST_CASE("a refused config says what it asks for and what the folder holds", "[pretrained][errors]") {
+  const auto folder = read_model_folder(kModelData / "llama");
+  const auto path = folder.path.string() + "/config.json";
+  CHECK(
+      refusal<Llama>(folder, "vocab_size", kHuge) ==
+      "load_pretrained: " + path +
+          ": fields vocab_size * hidden_size: expected at most the 4080 numbers of the folder's 21 tensors, "
+          "got 2147483647 * 16");
+  CHECK(
+      refusal<Llama>(folder, "num_hidden_layers", 22) ==
+      "llama_options: " + path +
+          ": field \"num_hidden_layers\": expected at most as many layers as the folder has tensors, 21, got "
+          "22");
+  // If the folder has no weights, nothing is built from it.
+  const auto described = read_model_folder(kModelData / "llama", {.weights = false});
+  CHECK(value_error([&] { llama_options(with(described, "num_hidden_layers", kHuge)); }) ==
+        "llama_options: " + path +
+            ": field \"num_hidden_layers\": expected at most 2^20 layers, got 2147483647");
+  CHECK(llama_options(with(described, "num_hidden_layers", int64_t{1} << 20)).num_layers() == 1 << 20);
+}
+
+TEST_CASE("a demand is met by the numbers that are stored, and products do not overflow",
+          "[pretrained][errors]") {
+  const auto numbers = at::ones({100});
+  const auto accepts = [](std::vector<Demand::Factor> factors, const StateDict& weights) {
+    try {
+      check_demands("who", {{std::move(factors)}}, weights);
+      return true;
+    } catch (const c10::ValueError&) {
+      return false;
+    }
+  };
+  CHECK(accepts({{"a", 10}, {"b", 10}}, {{"x", numbers}}));
+  CHECK_FALSE(accepts({{"a", 10}, {"b", 11}}, {{"x", numbers}}));
+  CHECK(accepts({{"a", 10}, {"b", 11}}, {{"x", numbers}, {"y", numbers}}));
+  CHECK_FALSE(accepts({{"a", 10}, {"b", 11}}, {{"x", numbers.slice(0, 0, 1).expand({1000})}}));
+  const auto large = int64_t{1} << 32;
+  CHECK_FALSE(accepts({{"a", large}, {"b", large}}, {{"x", numbers}}));  // 2^64 is 0 modulo 2^64
+}
+
+TEST_CASE("layers without weights take no memory", "[pretrained][memory]") {
+  if (const auto why = why_no_peak_memory()) SKIP(*why);
+  const auto mistral =
+      with(folder_of<Llama>(LlamaOptions(kLlama).windows({4, 4, 4})), "num_hidden_layers", 1 << 29);
+  std::string message;
+  const auto peak = peak_memory([&] { message = value_error([&] { load_pretrained<Llama>(mistral); }); });
+  CHECK_THAT(message, ContainsSubstring("num_hidden_layers"));
+  CHECK(peak < 50 << 20);
+}
