@@ -25,8 +25,8 @@ const std::vector<std::string> kWordsAndBytes = {"bert",       "bert_lines",    
                                                  "bert_names", "gpt2",           "gpt2_settings",
                                                  "roberta",    "roberta_prefix", "qwen2"};
 const std::vector<std::string> kSentencePieces = {
-    "llama",    "llama_legacy", "llama_plain",  "mistral",     "backend_unigram",      "gemma",    "t5",
-    "t5_extra", "albert",       "albert_cased", "xlm_roberta", "xlm_roberta_settings", "camembert"};
+    "llama",        "llama_legacy", "llama_plain",          "mistral",  "gemma", "t5", "t5_extra", "albert",
+    "albert_cased", "xlm_roberta",  "xlm_roberta_settings", "camembert"};
 
 std::filesystem::path folder_of(const std::string& kind) {
   return tokenizer_data("folders/" + kind);
@@ -244,6 +244,10 @@ TEST_CASE("A folder that does not say how its vocabulary is read is refused in o
   CHECK(refused_folder({{"vocab.txt", kWords}, {"tokenizer.model", "x"}, {"config.json", kBert}}) ==
         "expected one vocabulary, got both tokenizer.model and what BertTokenizer reads, vocab.txt" +
             kInPython);
+  CHECK(refused_folder({{"vocab.txt", kWords}, {"config.json", R"({"model_type": "distilbert"})"}}) ==
+        "the tokenizer of model_type \"distilbert\" of config.json is not read here" + kInPython);
+  CHECK(refused_folder({{"tokenizer.model", read_file(folder_of("t5") / "spiece.model")}}) ==
+        "expected a byte-pair model for TokenizersBackend, got a Unigram one" + kInPython);
   CHECK(refused_folder({{"tekken.json", "{}"}, {"config.json", R"({"model_type": "mistral"})"}}) ==
         "the vocabulary tekken.json is not read here" + kInPython);
 }

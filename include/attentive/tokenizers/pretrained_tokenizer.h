@@ -134,8 +134,9 @@ class PretrainedTokenizer final : public Tokenizer {
   /// tokenizer_config.json, special_tokens_map.json and added_tokens.json where they exist
   /// (docs/decisions/0013-published-folders.md). `to_json` then returns the document made from these files,
   /// which AutoTokenizer reads with equal ids. Throws c10::ValueError with the path and the reason; for
-  /// another class, the error quotes the line of Python that writes a `tokenizer.json`. Memory while reading:
-  /// a few times the size of the files.
+  /// another class, and for a model type that `load_pretrained` does not read (`gemma` and `t5` excepted),
+  /// the error quotes the line of Python that writes a `tokenizer.json`. Memory while reading: a few times
+  /// the size of the files.
   static PretrainedTokenizer load(const std::filesystem::path& path);
   /// Reads a `vocab.txt` with one token per line, as Python's BertTokenizer does, without regard to the model
   /// that it belongs to. Throws c10::ValueError with the path and the reason.

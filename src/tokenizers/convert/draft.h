@@ -17,6 +17,11 @@
 
 namespace attentive::tokenizers {
 
+/// Ends the refusal of a folder that only Python's class can read.
+inline constexpr const char* kInPython =
+    "; in Python, transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(folder) writes a "
+    "tokenizer.json";
+
 /// The named tokens, such as bos_token, in Python's order: a class's defaults, replaced by those of a
 /// folder's settings where these state them. std::nullopt means that there is no such token.
 class NamedTokenTable {

@@ -14,10 +14,6 @@ namespace {
 // These limits exceed the published files: their vocabularies have at most 20 MiB, their settings 1 MiB.
 constexpr size_t kLargestVocabulary = size_t{1} << 26;
 constexpr size_t kLargestSettings = size_t{1} << 24;
-constexpr const char* kInPython =
-    "; in Python, transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(folder) writes a "
-    "tokenizer.json";
-
 // Parses a file of the folder; errors are prefixed with the file's name.
 template <class Parse>
 auto read_as(const std::filesystem::path& folder, const char* name, const Parse& parse) {

@@ -57,7 +57,8 @@ void append_scored(nlohmann::json& list, const std::string& token, double score)
 }
 
 // Returns the tokens and their scores, where `first` stands in place of the first `skipped` tokens.
-nlohmann::json scored_pieces(const SentencePieceModel& model, size_t skipped, nlohmann::json first) {
+nlohmann::json scored_pieces(const SentencePieceModel& model, size_t skipped = 0,
+                             nlohmann::json first = nlohmann::json::array()) {
   for (size_t id = skipped; id < model.pieces.size(); ++id) {
     append_scored(first, model.pieces[id].text, model.pieces[id].score);
   }
@@ -72,14 +73,23 @@ nlohmann::json scored_list(std::initializer_list<std::pair<std::string, double>>
   return list;
 }
 
-nlohmann::json unigram_part(nlohmann::json vocabulary, int64_t unknown_id, bool byte_fallback) {
+// Makes the part of a byte-pair model whose merges follow from the order of its tokens.
+nlohmann::json ordered_bpe_part(nlohmann::json vocabulary) {
+  auto merges = merges_of_vocabulary(vocabulary);
+  auto part = bpe_part(std::move(vocabulary), std::move(merges));
+  part["fuse_unk"] = true;
+  part["byte_fallback"] = true;
+  return part;
+}
+
+nlohmann::json unigram_part(nlohmann::json vocabulary, int64_t unknown_id) {
   if (unknown_id < 0 || unknown_id >= static_cast<int64_t>(vocabulary.size())) {
     refuse("expected an unknown token among {} tokens, got the id {}", vocabulary.size(), unknown_id);
   }
   return {{"type", "Unigram"},
           {"unk_id", unknown_id},
           {"vocab", std::move(vocabulary)},
-          {"byte_fallback", byte_fallback}};
+          {"byte_fallback", false}};
 }
 
 // Adds a file's control tokens as special tokens, and its user-defined ones as ordinary added tokens.
@@ -105,22 +115,14 @@ nlohmann::json fallback_decoder(bool strips_first_space) {
 
 void draft_llama(Draft& draft, const SentencePieceModel& model, const TokenizerSettings& settings) {
   const bool prefix = settings.flag("add_prefix_space", true), legacy = settings.flag("legacy", false);
-  auto vocabulary = object_of_pieces(model);
-  auto merges = merges_of_vocabulary(vocabulary);
-  draft.model = bpe_part(std::move(vocabulary), std::move(merges));
-  draft.model["fuse_unk"] = true;
-  draft.model["byte_fallback"] = true;
+  draft.model = ordered_bpe_part(object_of_pieces(model));
   draft.pre_tokenizer = metaspace_part(!prefix ? "never" : legacy ? "always" : "first", /*split=*/false);
   draft.decoder = fallback_decoder(prefix);
 }
 
 void draft_gemma(Draft& draft, const SentencePieceModel& model) {
-  auto vocabulary = object_of_pieces(model);
-  auto merges = merges_of_vocabulary(vocabulary);
-  draft.model = bpe_part(std::move(vocabulary), std::move(merges));
+  draft.model = ordered_bpe_part(object_of_pieces(model));
   draft.model["unk_token"] = draft.named.text("unk_token");
-  draft.model["fuse_unk"] = true;
-  draft.model["byte_fallback"] = true;
   draft.normalizer = replace_part(" ", kWordMark);
   draft.pre_tokenizer = {{"type", "Split"},
                          {"pattern", {{"String", " "}}},
@@ -156,24 +158,15 @@ void check_merges(const nlohmann::json& vocabulary, const nlohmann::json& merges
 
 void draft_backend(Draft& draft, const SentencePieceModel& model, const TokenizerSettings& settings) {
   if (model.is_unigram) {
-    if (!settings.added().empty()) {
-      refuse("expected no tokens with ids beside a Unigram model of TokenizersBackend, got {}",
-             settings.added().size());
-    }
-    draft.model =
-        unigram_part(scored_pieces(model, 0, nlohmann::json::array()), model.unknown_id, model.byte_fallback);
-  } else {
-    auto vocabulary = object_of_pieces(model);
-    auto merges = merges_of_vocabulary(vocabulary);
-    if (!settings.added().empty()) {
-      rename_pieces(vocabulary, settings);
-      check_merges(vocabulary, merges);
-    }
-    draft.model = bpe_part(std::move(vocabulary), std::move(merges));
-    draft.model["unk_token"] = model.unknown;
-    draft.model["fuse_unk"] = true;
-    draft.model["byte_fallback"] = model.byte_fallback;
+    refuse("expected a byte-pair model for TokenizersBackend, got a Unigram one{}", kInPython);
   }
+  draft.model = ordered_bpe_part(object_of_pieces(model));
+  if (!settings.added().empty()) {
+    rename_pieces(draft.model["vocab"], settings);
+    check_merges(draft.model["vocab"], draft.model["merges"]);
+  }
+  draft.model["unk_token"] = model.unknown;
+  draft.model["byte_fallback"] = model.byte_fallback;
   auto normalizers = nlohmann::json::array();
   if (!model.charsmap.empty()) normalizers.push_back(precompiled_part(model.charsmap));
   normalizers.push_back(replace_part(" ", kWordMark));
@@ -197,9 +190,9 @@ void draft_t5(Draft& draft, const SentencePieceModel& model, const TokenizerSett
   const auto extra_ids = settings.integer("extra_ids", 100);
   if (extra_ids > kMostExtraIds) refuse("extra_ids: expected at most {}, got {}", kMostExtraIds, extra_ids);
   const auto name = [](int64_t n) { return fmt::format("<extra_id_{}>", n); };
-  auto vocabulary = scored_pieces(model, 0, nlohmann::json::array());
+  auto vocabulary = scored_pieces(model);
   for (int64_t n = extra_ids - 1; n >= 0; --n) append_scored(vocabulary, name(n), 0.0);
-  draft.model = unigram_part(std::move(vocabulary), 2, /*byte_fallback=*/false);
+  draft.model = unigram_part(std::move(vocabulary), 2);
   draft_words(draft, model, /*prefix=*/true);
   auto& extra = *draft.extra;
   const auto in_model = std::count_if(extra.begin(), extra.end(), [](const DeclaredToken& token) {
@@ -213,7 +206,7 @@ void draft_t5(Draft& draft, const SentencePieceModel& model, const TokenizerSett
 }
 
 void draft_albert(Draft& draft, const SentencePieceModel& model, const TokenizerSettings& settings) {
-  draft.model = unigram_part(scored_pieces(model, 0, nlohmann::json::array()), 1, /*byte_fallback=*/false);
+  draft.model = unigram_part(scored_pieces(model), 1);
   draft_words(draft, model, settings.flag("add_prefix_space", true));
   auto normalizers = nlohmann::json::array({replace_part("``", "\""), replace_part("''", "\"")});
   if (!settings.flag("keep_accents", false)) {
@@ -233,7 +226,7 @@ void draft_xlm_roberta(Draft& draft, const SentencePieceModel& model, const Toke
                                                {named.text("eos_token"), 0.0},
                                                {named.text("unk_token"), 0.0}}));
   append_scored(vocabulary, named.text("mask_token"), 0.0);
-  draft.model = unigram_part(std::move(vocabulary), 3, /*byte_fallback=*/false);
+  draft.model = unigram_part(std::move(vocabulary), 3);
   draft_words(draft, model, settings.flag("add_prefix_space", true));
 }
 
@@ -251,7 +244,7 @@ void draft_camembert(Draft& draft, const SentencePieceModel& model, const Tokeni
   int64_t unknown_id = 0;
   while (vocabulary[static_cast<size_t>(unknown_id)][0] != unknown)
     ++unknown_id;  // finds the fourth token at the latest
-  draft.model = unigram_part(std::move(vocabulary), unknown_id, /*byte_fallback=*/false);
+  draft.model = unigram_part(std::move(vocabulary), unknown_id);
   draft_words(draft, model, settings.flag("add_prefix_space", true));
   auto& mask = *draft.named.at("mask_token");
   if (mask.is_text) mask.lstrip = true;
