@@ -12,7 +12,7 @@
 #include <fmt/format.h>
 
 #include <attentive/models/lora.h>
-#include <attentive/text/streaming_decoder.h>
+#include <attentive/text/tokenizer.h>
 
 #include "common/device.h"
 #include "common/flags.h"

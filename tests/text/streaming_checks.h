@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include <attentive/text/streaming_decoder.h>
 #include <attentive/text/tokenizer.h>
 
 namespace attentive::test {

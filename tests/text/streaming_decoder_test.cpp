@@ -3,8 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <attentive/text/bpe_tokenizer.h>
-#include <attentive/text/char_tokenizer.h>
-#include <attentive/text/streaming_decoder.h>
+#include <attentive/text/tokenizer.h>
 
 #include "base/strings.h"
 #include "support/errors.h"

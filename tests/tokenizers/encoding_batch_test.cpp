@@ -8,7 +8,7 @@
 
 #include "base/refusal.h"
 #include "support/errors.h"
-#include "tokenizers/batch.h"
+#include "tokenizers/pipeline.h"
 #include "tokenizers/print_encoding.h"
 #include "tokenizers/small_tokenizer.h"
 

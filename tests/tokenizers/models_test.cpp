@@ -5,7 +5,6 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "base/refusal.h"
-#include "tokenizers/piece_trie.h"
 #include "tokenizers/small_tokenizer.h"
 
 using namespace attentive;

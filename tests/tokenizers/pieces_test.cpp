@@ -2,8 +2,8 @@
 
 #include <catch2/catch_test_macros.hpp>
 
-#include "tokenizers/normalizer.h"
-#include "tokenizers/pre_tokenizer.h"
+#include "tokenizers/normalizers.h"
+#include "tokenizers/pre_tokenizers.h"
 #include "tokenizers/print_encoding.h"
 
 using namespace attentive::tokenizers;

@@ -11,7 +11,7 @@
 #include "support/errors.h"
 #include "support/python.h"
 #include "support/temporary_folder.h"
-#include "tokenizers/convert/folder_document.h"
+#include "tokenizers/convert/documents.h"
 #include "tokenizers/small_tokenizer.h"
 
 using namespace attentive;

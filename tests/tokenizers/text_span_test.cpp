@@ -1,6 +1,6 @@
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/tokenizers/text_span.h>
+#include <attentive/tokenizers/pretrained_tokenizer.h>
 
 #include "support/errors.h"
 #include "tokenizers/print_encoding.h"

@@ -1,8 +1,7 @@
-#include "tokenizers/convert/tokenizer_class.h"
-
 #include <catch2/catch_test_macros.hpp>
 
 #include "base/refusal.h"
+#include "tokenizers/convert/documents.h"
 
 using namespace attentive;
 using namespace attentive::tokenizers;

@@ -1,10 +1,9 @@
-#include "tokenizers/word_cache.h"
-
 #include <random>
 
 #include <catch2/catch_test_macros.hpp>
 
 #include "base/refusal.h"
+#include "tokenizers/models.h"
 
 using namespace attentive;
 using namespace attentive::tokenizers;

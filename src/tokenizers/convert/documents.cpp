@@ -1,11 +1,188 @@
-#include "tokenizers/convert/tokenizer_document.h"
+#include "tokenizers/convert/documents.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <unordered_map>
 
 #include "base/refusal.h"
-#include "tokenizers/convert/document_parts.h"
-#include "tokenizers/convert/draft.h"
 
 namespace attentive::tokenizers {
 namespace {
+
+std::string to_base64(std::string_view bytes) {
+  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  text.reserve((bytes.size() + 2) / 3 * 4);
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    const auto count = std::min<size_t>(3, bytes.size() - i);
+    uint32_t group = 0;
+    for (size_t n = 0; n < 3; ++n) {
+      group = group << 8 | (n < count ? static_cast<uint8_t>(bytes[i + n]) : 0U);
+    }
+    for (size_t n = 0; n < 4; ++n) text += n <= count ? kDigits[group >> (18 - 6 * n) & 63] : '=';
+  }
+  return text;
+}
+
+}  // namespace
+
+nlohmann::json plain_part(const char* type) {
+  return {{"type", type}};
+}
+
+nlohmann::json sequence_part(const char* list, nlohmann::json parts) {
+  return {{"type", "Sequence"}, {list, std::move(parts)}};
+}
+
+nlohmann::json replace_part(const char* from, const char* to) {
+  return {{"type", "Replace"}, {"pattern", {{"String", from}}}, {"content", to}};
+}
+
+nlohmann::json metaspace_part(const char* prepend_scheme, bool split) {
+  return {{"type", "Metaspace"},
+          {"replacement", kWordMark},
+          {"prepend_scheme", prepend_scheme},
+          {"split", split}};
+}
+
+nlohmann::json precompiled_part(std::string_view charsmap) {
+  return {{"type", "Precompiled"}, {"precompiled_charsmap", to_base64(charsmap)}};
+}
+
+nlohmann::json bpe_part(nlohmann::json vocabulary, nlohmann::json merges) {
+  return {{"type", "BPE"},
+          {"dropout", nullptr},
+          {"unk_token", nullptr},
+          {"continuing_subword_prefix", nullptr},
+          {"end_of_word_suffix", nullptr},
+          {"fuse_unk", false},
+          {"byte_fallback", false},
+          {"ignore_merges", false},
+          {"vocab", std::move(vocabulary)},
+          {"merges", std::move(merges)}};
+}
+
+NamedTokenTable::NamedTokenTable(const Defaults& defaults, const TokenizerSettings& settings) {
+  for (const auto& key : named_token_keys()) {
+    const auto usual =
+        std::find_if(defaults.begin(), defaults.end(), [&](const auto& entry) { return entry.first == key; });
+    std::optional<DeclaredToken> token;
+    if (usual != defaults.end()) token = text_token(usual->second);
+    if (const auto stated = settings.named(key)) token = *stated;
+    tokens_.emplace_back(key, std::move(token));
+  }
+  for (const auto& [key, token] : settings.of_this_model()) {
+    if (has(key)) {
+      at(key) = token;
+    } else {
+      tokens_.emplace_back(key, token);
+    }
+  }
+}
+
+std::optional<DeclaredToken>& NamedTokenTable::at(std::string_view key) {
+  return std::find_if(tokens_.begin(), tokens_.end(), [&](const auto& entry) { return entry.first == key; })
+      ->second;
+}
+
+bool NamedTokenTable::has(std::string_view key) const {
+  return std::any_of(tokens_.begin(), tokens_.end(),
+                     [&](const auto& entry) { return entry.first == key && entry.second; });
+}
+
+const std::string& NamedTokenTable::text(std::string_view key) const {
+  if (!has(key)) refuse("expected a token as {}, got none", key);
+  return std::find_if(tokens_.begin(), tokens_.end(), [&](const auto& entry) { return entry.first == key; })
+      ->second->content;
+}
+
+namespace {
+
+// Returns the ids of a model's tokens. The keys are views into `model`.
+std::unordered_map<std::string_view, int64_t> ids_of_model(const nlohmann::json& model) {
+  std::unordered_map<std::string_view, int64_t> ids;
+  const auto& vocabulary = model["vocab"];
+  ids.reserve(vocabulary.size());
+  if (vocabulary.is_object()) {
+    for (const auto& [token, id] : vocabulary.items()) ids.emplace(token, id.get<int64_t>());
+    return ids;
+  }
+  int64_t place = 0;  // if two tokens are equal, the last one counts
+  for (const auto& entry : vocabulary) ids[entry[0].get_ref<const std::string&>()] = place++;
+  return ids;
+}
+
+// Returns the tokens that a draft and a folder's settings add to the vocabulary, in the order in which
+// Python's TokenizersBackend adds them.
+std::vector<DeclaredToken> tokens_to_add(const Draft& draft, const TokenizerSettings& settings) {
+  std::vector<DeclaredToken> tokens;
+  std::map<std::string, std::vector<DeclaredToken>> offered;  // by content; equal tokens are added once
+  std::set<std::string_view> stated, names;
+  for (const auto& [id, token] : settings.added()) {
+    tokens.push_back(token);
+    stated.insert(token.content);
+  }
+  const auto offer = [&](const DeclaredToken& token) {
+    if (stated.contains(token.content)) return;
+    auto& same = offered[token.content];
+    if (std::find(same.begin(), same.end(), token) != same.end()) return;
+    same.push_back(token);
+    tokens.push_back(token);
+  };
+  for (const auto& [key, token] : draft.named.all()) {
+    if (!token) continue;
+    names.insert(token->content);
+    offer(*token);
+  }
+  if (draft.extra) {
+    for (const auto& token : *draft.extra) offer(token);
+  }
+  for (auto& token : tokens) {
+    if (names.contains(token.content)) token.special = true;
+  }
+  return tokens;
+}
+
+nlohmann::json byte_level_part(bool add_prefix_space, bool use_regex) {
+  return {{"type", "ByteLevel"},
+          {"add_prefix_space", add_prefix_space},
+          {"trim_offsets", true},
+          {"use_regex", use_regex}};
+}
+
+// One entry of a template: "$A", "$B" or the name of a token; and its segment.
+using TemplateEntry = std::pair<std::string, int>;
+
+nlohmann::json template_pieces(const std::vector<TemplateEntry>& entries) {
+  auto pieces = nlohmann::json::array();
+  for (const auto& [name, type_id] : entries) {
+    const bool is_sequence = name == "$A" || name == "$B";
+    pieces.push_back({{is_sequence ? "Sequence" : "SpecialToken",
+                       {{"id", is_sequence ? name.substr(1) : name}, {"type_id", type_id}}}});
+  }
+  return pieces;
+}
+
+// Makes a template post-processor; `tokens` holds the names and ids of the tokens in it. Throws Refusal for a
+// name that Python's templates cannot have.
+nlohmann::json template_part(const std::vector<TemplateEntry>& single, const std::vector<TemplateEntry>& pair,
+                             const std::vector<std::pair<std::string, int64_t>>& tokens) {
+  auto known = nlohmann::json::object();
+  for (const auto& [name, id] : tokens) {
+    if (name.empty() || name.find_first_of(" :") != name.npos || name[0] == '$') {
+      refuse("expected a token without spaces, colons and a dollar sign around a text, got {}",
+             quoted_name(name));
+    }
+    known[name] = {
+        {"id", name}, {"ids", nlohmann::json::array({id})}, {"tokens", nlohmann::json::array({name})}};
+  }
+  return {{"type", "TemplateProcessing"},
+          {"single", template_pieces(single)},
+          {"pair", template_pieces(pair)},
+          {"special_tokens", std::move(known)}};
+}
 
 // The pattern by which Qwen's tokenizers cut a text into words.
 constexpr const char* kQwenWords =

@@ -1,13 +1,104 @@
-#include "tokenizers/pre_tokenizer.h"
+#include "tokenizers/pre_tokenizers.h"
+
+#include <algorithm>
 
 #include "base/refusal.h"
-#include "tokenizers/byte_level.h"
-#include "tokenizers/pattern.h"
+#include "text/byte_pairs.h"
 #include "tokenizers/regex.h"
 #include "tokenizers/unicode.h"
 
 namespace attentive::tokenizers {
+
+MetaspaceRule parse_metaspace_rule(const JsonView& json) {
+  json.only({"type", "replacement", "prepend_scheme", "add_prefix_space", "split", "str_rep"});
+  MetaspaceRule rule;
+  rule.sign = json.at("replacement").character();
+  if (json.has("prepend_scheme")) {
+    const auto scheme = json.at("prepend_scheme");
+    const auto& name = scheme.string();
+    if (name == "first") {
+      rule.prepends = Prepends::First;
+    } else if (name == "never") {
+      rule.prepends = Prepends::Never;
+    } else if (name != "always") {
+      scheme.unsupported("the scheme " + name);
+    }
+  }
+  // Older files state add_prefix_space beside prepend_scheme, which it must not contradict.
+  const auto prefix = json.find("add_prefix_space");
+  if (prefix && !prefix->boolean() && rule.prepends != Prepends::Never) {
+    prefix->expected("true unless prepend_scheme is \"never\"");
+  }
+  if (const auto split = json.find("split")) rule.cuts = split->boolean();
+  return rule;
+}
+
 namespace {
+
+// Writes every piece of text as visible characters.
+void make_visible(Pieces& pieces) {
+  size_t size = 0;
+  bool tracked = false;
+  for (const auto& piece : pieces.list) {
+    if (piece.added_id >= 0) continue;
+    size += piece.text.size();
+    tracked = tracked || piece.origins;
+  }
+  // Every byte becomes at most two, so the reserved memory never moves and views into it stay valid.
+  pieces.take(2 * size);
+  std::string& all = pieces.texts.emplace_back();
+  all.reserve(2 * size);
+  auto& origins = pieces.origins.emplace_back();
+  if (tracked) origins.reserve(2 * size);
+  pieces.change_text([&](const Piece& piece, std::vector<Piece>& out) {
+    const size_t begin = all.size();
+    to_visible(piece.text, all);
+    Piece visible = piece;
+    visible.text = std::string_view(all).substr(begin);
+    if (piece.origins) {
+      visible.origins = origins.data() + origins.size();
+      size_t byte = 0;
+      for (size_t at = 0; at < visible.text.size(); ++at) {
+        if (at > 0 && begins_character(visible.text[at])) ++byte;
+        origins.push_back(piece.origins[byte]);
+      }
+    }
+    out.push_back(visible);
+  });
+}
+
+Piece with_signs(const Piece& piece, std::string_view sign, Pieces& pieces) {
+  const auto text = piece.text;
+  size_t space = text.find(' ');
+  if (space == text.npos) return piece;
+  size_t ignored = 0;
+  const char32_t character = next_char(sign, ignored);
+  Rewrite rewrite(piece, pieces);
+  size_t done = 0;
+  for (; space != text.npos; space = text.find(' ', done)) {
+    rewrite.keep(space - done);
+    rewrite.put(character, 0);
+    done = space + 1;
+  }
+  rewrite.keep(text.size() - done);
+  return rewrite.done();
+}
+
+// The Metaspace pre-tokenizer writes SentencePiece's sign for a space (U+2581) in place of each space, and
+// before a text that does not begin with one; words are cut before the sign.
+PreTokenizer parse_metaspace(const JsonView& json) {
+  const auto rule = parse_metaspace_rule(json);
+  const auto find = matches_of_text(rule.sign);
+  return [=](Pieces& pieces) {
+    pieces.change_text([&](const Piece& given, std::vector<Piece>& out) {
+      const auto piece = with_signs(given, rule.sign, pieces);
+      const bool here =
+          rule.prepends == Prepends::Always || (rule.prepends == Prepends::First && given.begin == 0);
+      out.push_back(here && !piece.text.starts_with(rule.sign) ? prepended(piece, rule.sign, pieces) : piece);
+    });
+    if (rule.cuts) cut(pieces, find, /*invert=*/false, Behavior::MergedWithNext);
+  };
+}
 
 constexpr std::string_view kByteLevelPattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
@@ -142,6 +233,14 @@ PreTokenizer parse_pre_tokenizer(const JsonView& json) {
     });
   }
   json.unsupported("the pre-tokenizer " + type);
+}
+
+bool signs_beginning_only(const JsonView& pre_tokenizer) {
+  if (pre_tokenizer.is_null()) return false;
+  if (pre_tokenizer.type() == "Metaspace")
+    return parse_metaspace_rule(pre_tokenizer).prepends == Prepends::First;
+  return pre_tokenizer.type() == "Sequence" &&
+         std::ranges::any_of(pre_tokenizer.at("pretokenizers").items(), signs_beginning_only);
 }
 
 }  // namespace attentive::tokenizers

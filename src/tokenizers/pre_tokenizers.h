@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include "tokenizers/json_view.h"
 #include "tokenizers/pieces.h"
@@ -12,12 +13,18 @@ using PreTokenizer = std::function<void(Pieces&)>;
 /// Reads the file's "pre_tokenizer"; the result is empty if it is null.
 PreTokenizer parse_pre_tokenizer(const JsonView& json);
 
-/// The Metaspace pre-tokenizer writes SentencePiece's sign for a space (U+2581) in place of each space, and
-/// before a text that does not begin with one; words are cut before the sign.
-PreTokenizer parse_metaspace(const JsonView& json);
-
 /// Whether a file's "pre_tokenizer" inserts a sign only where the given text begins. In text that a
 /// normalizer or an earlier step changed, only origins tell which piece stands there.
 bool signs_beginning_only(const JsonView& pre_tokenizer);
+
+enum class Prepends { Always, First, Never };
+
+/// How a Metaspace writes spaces, as a pre-tokenizer and as a decoder.
+struct MetaspaceRule {
+  std::string sign;  // one character
+  Prepends prepends = Prepends::Always;
+  bool cuts = true;
+};
+MetaspaceRule parse_metaspace_rule(const JsonView& json);
 
 }  // namespace attentive::tokenizers

@@ -3,14 +3,12 @@
 #include <unordered_set>
 
 #include "base/refusal.h"
-#include "tokenizers/convert/document_parts.h"
-#include "tokenizers/convert/draft.h"
+#include "tokenizers/convert/documents.h"
 #include "tokenizers/unicode.h"
 
 namespace attentive::tokenizers {
 namespace {
 
-constexpr const char* kWordMark = "\u2581";
 constexpr int64_t kMostExtraIds = 65536;
 
 NamedTokenTable::Defaults default_tokens(TokenizerClass kind, const SentencePieceModel& model) {
@@ -71,6 +69,29 @@ nlohmann::json scored_list(std::initializer_list<std::pair<std::string, double>>
   auto list = nlohmann::json::array();
   for (const auto& [token, score] : tokens) append_scored(list, token, score);
   return list;
+}
+
+// Returns the merges that a vocabulary implies: for each token, in the order of ids, every split of it into
+// two other tokens, from left to right. `vocabulary` is an object of tokens and ids.
+nlohmann::json merges_of_vocabulary(const nlohmann::json& vocabulary) {
+  std::vector<std::pair<int64_t, std::string_view>> by_id;
+  by_id.reserve(vocabulary.size());
+  std::unordered_set<std::string_view> known;
+  for (const auto& [token, id] : vocabulary.get_ref<const nlohmann::json::object_t&>()) {
+    by_id.emplace_back(id.get<int64_t>(), token);
+    known.insert(token);
+  }
+  std::sort(by_id.begin(), by_id.end());
+  auto merges = nlohmann::json::array();
+  for (const auto& [id, token] : by_id) {
+    for (size_t cut = 1; cut < token.size(); ++cut) {
+      if (!begins_character(token[cut])) continue;
+      const auto left = token.substr(0, cut), right = token.substr(cut);
+      if (known.contains(left) && known.contains(right))
+        merges.push_back(nlohmann::json::array({left, right}));
+    }
+  }
+  return merges;
 }
 
 // Makes the part of a byte-pair model whose merges follow from the order of its tokens.
@@ -252,27 +273,6 @@ void draft_camembert(Draft& draft, const SentencePieceModel& model, const Tokeni
 }
 
 }  // namespace
-
-nlohmann::json merges_of_vocabulary(const nlohmann::json& vocabulary) {
-  std::vector<std::pair<int64_t, std::string_view>> by_id;
-  by_id.reserve(vocabulary.size());
-  std::unordered_set<std::string_view> known;
-  for (const auto& [token, id] : vocabulary.get_ref<const nlohmann::json::object_t&>()) {
-    by_id.emplace_back(id.get<int64_t>(), token);
-    known.insert(token);
-  }
-  std::sort(by_id.begin(), by_id.end());
-  auto merges = nlohmann::json::array();
-  for (const auto& [id, token] : by_id) {
-    for (size_t cut = 1; cut < token.size(); ++cut) {
-      if (!begins_character(token[cut])) continue;
-      const auto left = token.substr(0, cut), right = token.substr(cut);
-      if (known.contains(left) && known.contains(right))
-        merges.push_back(nlohmann::json::array({left, right}));
-    }
-  }
-  return merges;
-}
 
 Draft draft_sentence_piece(TokenizerClass kind, const SentencePieceModel& model,
                            const TokenizerSettings& settings) {

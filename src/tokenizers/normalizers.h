@@ -1,10 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "tokenizers/json_view.h"
+#include "tokenizers/pieces.h"
 
 namespace attentive::tokenizers {
 
@@ -34,5 +38,15 @@ class Charsmap {
 
 /// Decodes base64 text with padding. Throws Refusal for any other text.
 std::string from_base64(std::string_view text);
+
+/// Returns the normalized version of a piece, which may be the piece itself; new text is stored in the
+/// Pieces.
+using Normalizer = std::function<Piece(const Piece&, Pieces&)>;
+
+/// Reads the file's "normalizer"; the result is empty if it is null.
+Normalizer parse_normalizer(const JsonView& json);
+
+/// Returns the normalized text, or the same text if the normalizer is empty.
+std::string normalized_text(const Normalizer& normalizer, std::string_view text);
 
 }  // namespace attentive::tokenizers

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <queue>
+#include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -60,6 +63,51 @@ template <std::signed_integral Token, class MergeOf>
 void merge_neighbours(std::vector<Token>& tokens, const MergeOf& merge_of) {
   join_neighbours(tokens, merge_of);
   std::erase(tokens, Token{-1});
+}
+
+namespace visible_bytes {
+
+constexpr char32_t kCharacters = 0x100 + 68;
+
+struct Table {
+  std::array<char32_t, 256> of_byte;
+  std::array<int, kCharacters> byte_of;  // -1: no byte
+};
+
+constexpr Table make_table() {
+  Table table{};
+  table.byte_of.fill(-1);
+  char32_t next = 0x100;
+  for (char32_t byte = 0; byte < 256; ++byte) {
+    const bool printable = (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte != 0xAD);
+    table.of_byte[byte] = printable ? byte : next++;
+    table.byte_of[table.of_byte[byte]] = static_cast<int>(byte);
+  }
+  return table;
+}
+
+inline constexpr Table kTable = make_table();
+
+}  // namespace visible_bytes
+
+/// Appends bytes in the form of byte-level BPE, which writes each byte as a visible character: the printable
+/// characters of Latin-1 stand for themselves, the other 68 bytes become U+0100 and following, in order; a
+/// space is U+0120. The output is UTF-8.
+inline void to_visible(std::string_view bytes, std::string& out) {
+  for (const char byte : bytes) {
+    const char32_t c = visible_bytes::kTable.of_byte[static_cast<unsigned char>(byte)];
+    if (c < 0x80) {
+      out += static_cast<char>(c);
+    } else {
+      out += static_cast<char>(0xC0 | c >> 6);
+      out += static_cast<char>(0x80 | (c & 0x3F));
+    }
+  }
+}
+
+/// The byte that a character stands for, or -1.
+inline int byte_of_visible(char32_t character) {
+  return character < visible_bytes::kCharacters ? visible_bytes::kTable.byte_of[character] : -1;
 }
 
 }  // namespace attentive
