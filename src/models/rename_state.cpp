@@ -9,7 +9,7 @@
 
 #include "base/refusal.h"
 #include "core/check.h"
-#include "files/state_entries.h"
+#include "files/state_fit.h"
 #include "models/name_rules.h"
 
 namespace attentive {

@@ -1,11 +1,11 @@
-#include "files/zip/crc32.h"
-
 #include <cstdlib>
 #include <random>
 #include <string>
 #include <string_view>
 
 #include <catch2/catch_test_macros.hpp>
+
+#include "files/torch/zip.h"
 
 using namespace attentive;
 

@@ -1,8 +1,8 @@
 #include <catch2/catch_test_macros.hpp>
 
-#include "files/pickle/input.h"
+#include "files/torch/pickle.h"
 
-using namespace attentive;
+using namespace attentive::pickle;
 
 namespace {
 

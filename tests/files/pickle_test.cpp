@@ -1,6 +1,6 @@
 // Tests pickles opcode by opcode, without a file around them.
 
-#include "files/pickle/pickle.h"
+#include "files/torch/pickle.h"
 
 #include <string>
 
@@ -8,9 +8,6 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include "base/refusal.h"
-#include "files/pickle/checks.h"
-#include "files/pickle/graph.h"
-#include "files/pickle/input.h"
 
 using namespace attentive;
 using namespace std::string_literals;

@@ -18,8 +18,8 @@
 #include <attentive/files/state_dict.h>
 #include <attentive/modules/multi_head_attention.h>
 
+#include "files/dtypes.h"
 #include "files/small_states.h"
-#include "files/torch/torch_dtypes.h"
 #include "support/compare.h"
 #include "support/default_dtype.h"
 #include "support/errors.h"
@@ -136,7 +136,7 @@ TEST_CASE("names of Hugging Face's GPT-2 are told from others, and long lists ar
   CHECK(message.starts_with(
       "load_state_dict: the state dict does not fit attentive::MultiHeadAttentionImpl; nothing was changed. "
       "These are "
-      "the names of Hugging Face's GPT-2: attentive::from_gpt2(state, model->options) translates them:\n"));
+      "the names of Hugging Face's GPT-2: attentive::from_python_names(\"gpt2\", state) translates them:\n"));
   CHECK_THAT(message, ContainsSubstring("\nunexpected transformer.h.0.attn.c_attn.bias\n"));
   CHECK(message.ends_with("\n... and 26 more unexpected"));
   CHECK(std::count(message.begin(), message.end(), '\n') == 5 + 10 + 1);
@@ -149,5 +149,5 @@ TEST_CASE("names of Hugging Face's GPT-2 are told from others, and long lists ar
   CHECK_THAT(value_error([&] {
                load_state_dict(*module, {{"h.0.attn.weight", at::zeros({1})}});
              }),
-             !ContainsSubstring("from_gpt2"));
+             !ContainsSubstring("from_python_names"));
 }

@@ -1,5 +1,3 @@
-#include "files/zip/zip_archive.h"
-
 #include <cstring>
 #include <functional>
 #include <string>
@@ -9,9 +7,7 @@
 
 #include "base/files.h"
 #include "base/refusal.h"
-#include "files/zip/crc32.h"
-#include "files/zip/zip_format.h"
-#include "files/zip/zip_writer.h"
+#include "files/torch/zip.h"
 #include "support/file_bytes.h"
 #include "support/temporary_folder.h"
 

@@ -1,30 +1,13 @@
 #pragma once
 
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
 
-#include <attentive/files/file_value.h>
 #include <attentive/files/state_dict.h>
 
 namespace attentive {
-
-/// A dict of a `torch.save` file that is a state dict: its keys are strings, it holds tensors, and no
-/// container in it holds further tensors.
-struct StateEntry {
-  std::string path;  ///< keys separated by '/'; "" for the whole value
-  const FileValue* dict;
-};
-
-/// All state dicts that can be reached through dicts with string keys, in the order of the file.
-std::vector<StateEntry> state_entries(const FileValue& value);
-
-/// Copies the value without its tensors: dict entries that are tensors are omitted; in lists and tuples, None
-/// replaces each tensor.
-FileValue without_tensors(const FileValue& value);
 
 /// The reason why a tensor's values cannot be read (nested, sparse, quantized, without data); empty if they
 /// can.

@@ -1,13 +1,143 @@
-#include "files/zip/zip_archive.h"
+#include "files/torch/zip.h"
 
 #include <algorithm>
 #include <array>
 
+#include <fmt/format.h>
+
 #include "base/refusal.h"
 #include "base/strings.h"
-#include "files/zip/zip_format.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 namespace attentive {
+namespace {
+
+// Polynomials over GF(2) modulo P are stored reflected: bit 31 - i is the coefficient of x^i. The state is
+// the remainder of the message so far; a CRC-32 is the state inverted at the beginning and at the end.
+constexpr uint32_t kPolynomial = 0xEDB88320;
+
+constexpr uint32_t times_x(uint32_t value) {
+  return (value >> 1) ^ ((value & 1) ? kPolynomial : 0);
+}
+
+constexpr size_t kSlices = 16;
+using Tables = std::array<std::array<uint32_t, 256>, kSlices>;
+
+// tables[k][b]: how byte b changes the state when k more bytes follow it.
+constexpr Tables make_tables() {
+  Tables tables{};
+  for (uint32_t byte = 0; byte < 256; ++byte) {
+    uint32_t state = byte;
+    for (int bit = 0; bit < 8; ++bit) state = times_x(state);
+    tables[0][byte] = state;
+  }
+  for (size_t k = 1; k < kSlices; ++k) {
+    for (size_t byte = 0; byte < 256; ++byte) {
+      const auto earlier = tables[k - 1][byte];
+      tables[k][byte] = (earlier >> 8) ^ tables[0][earlier & 0xFF];
+    }
+  }
+  return tables;
+}
+
+constexpr Tables kTables = make_tables();
+
+// Processes sixteen bytes per step, each with a table of its own.
+uint32_t update_by_tables(uint32_t state, const unsigned char* data, size_t size) {
+  static_assert(std::endian::native == std::endian::little);
+  for (; size >= kSlices; data += kSlices, size -= kSlices) {
+    std::array<uint32_t, 4> words;
+    std::memcpy(words.data(), data, kSlices);
+    words[0] ^= state;
+    state = 0;
+    for (size_t k = 0; k < kSlices; ++k) {
+      state ^= kTables[kSlices - 1 - k][(words[k / 4] >> (8 * (k % 4))) & 0xFF];
+    }
+  }
+  for (; size > 0; ++data, --size) state = (state >> 8) ^ kTables[0][(state ^ *data) & 0xFF];
+  return state;
+}
+
+#if defined(__x86_64__)
+
+// The carry-less product of two reflected 64-bit polynomials a and b, read as a reflected 128-bit one, is a *
+// b * x. Therefore x^(n - 1) mod P in the upper half of a 64-bit word multiplies by x^n.
+constexpr long long power_of_x(int n) {
+  uint32_t value = 0x80000000;
+  for (int i = 1; i < n; ++i) value = times_x(value);
+  return static_cast<long long>(static_cast<uint64_t>(value) << 32);
+}
+
+// fold() moves a block of 128 bits to the position `kDistance` bits later. The first 8 bytes of a block, its
+// low half, have the higher powers.
+#define ATTENTIVE_TARGET __attribute__((target("pclmul,sse4.1")))
+
+template <int kDistance>
+ATTENTIVE_TARGET inline __m128i fold(__m128i block, __m128i next) {
+  constexpr auto kHigh = power_of_x(kDistance + 64), kLow = power_of_x(kDistance);
+  const __m128i powers = _mm_set_epi64x(kLow, kHigh);
+  return _mm_xor_si128(next, _mm_xor_si128(_mm_clmulepi64_si128(block, powers, 0x00),
+                                           _mm_clmulepi64_si128(block, powers, 0x11)));
+}
+
+ATTENTIVE_TARGET inline __m128i load(const unsigned char* data) {
+  return _mm_loadu_si128(reinterpret_cast<const __m128i*>(data));
+}
+
+// Keeps four interleaved blocks. The sum of the blocks, each moved to the end of the message, is congruent to
+// the message, so they may replace it if the state is set to zero.
+ATTENTIVE_TARGET uint32_t update_by_pclmul(uint32_t state, const unsigned char* data, size_t size) {
+  constexpr size_t kStep = 64;
+  if (size < 4 * kStep) return update_by_tables(state, data, size);
+  __m128i blocks[4];
+  for (int i = 0; i < 4; ++i) blocks[i] = load(data + 16 * i);
+  blocks[0] = _mm_xor_si128(blocks[0], _mm_cvtsi32_si128(static_cast<int>(state)));
+  for (data += kStep, size -= kStep; size >= kStep; data += kStep, size -= kStep) {
+    for (int i = 0; i < 4; ++i) blocks[i] = fold<512>(blocks[i], load(data + 16 * i));
+  }
+  unsigned char rest[kStep];
+  std::memcpy(rest, blocks, kStep);
+  return update_by_tables(update_by_tables(0, rest, kStep), data, size);
+}
+#undef ATTENTIVE_TARGET
+
+#endif
+
+template <uint32_t (*update)(uint32_t, const unsigned char*, size_t)>
+uint32_t run(uint32_t before, const void* data, size_t size) {
+  return ~update(~before, static_cast<const unsigned char*>(data), size);
+}
+
+constexpr Crc32Method kByTables = {"tables", run<update_by_tables>};
+#if defined(__x86_64__)
+constexpr Crc32Method kByPclmul = {"pclmul", run<update_by_pclmul>};
+#endif
+
+}  // namespace
+
+const Crc32Method& select_crc32([[maybe_unused]] const CpuFeatures& cpu,
+                                [[maybe_unused]] std::string_view limit) {
+#if defined(__x86_64__)
+  if (cpu.pclmul && limit != "default") return kByPclmul;
+#endif
+  return kByTables;
+}
+
+std::vector<Crc32Method> crc32_methods() {
+  std::vector<Crc32Method> methods = {kByTables};
+  const auto& fastest = select_crc32(this_cpu(), "");
+  if (&fastest != &kByTables) methods.push_back(fastest);
+  return methods;
+}
+
+uint32_t crc32(uint32_t before, const void* data, size_t size) {
+  static const auto& method = select_crc32(this_cpu(), cpu_limit());
+  return method.run(before, data, size);
+}
+
 namespace {
 
 using zip::little;
@@ -284,6 +414,171 @@ void ZipArchive::check_sum(const ZipRecord& record, uint32_t sum) const {
     refuse("record {} is damaged: its CRC-32 is {:08x}, not {:08x}", quoted_name(record.name), sum,
            record.crc);
   }
+}
+
+namespace {
+
+constexpr uint64_t kAlignment = 64;
+constexpr uint16_t kVersionMade = 0x031E;
+constexpr uint16_t kVersionOfZip64 = 45;
+
+// Appends fields, in little-endian order.
+class Fields {
+ public:
+  Fields& u16(uint64_t value) { return add<uint16_t>(value); }
+  Fields& u32(uint64_t value) { return add<uint32_t>(value); }
+  Fields& u64(uint64_t value) { return add<uint64_t>(value); }
+  Fields& text(std::string_view text) {
+    bytes_ += text;
+    return *this;
+  }
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  template <class T>
+  Fields& add(uint64_t value) {
+    const auto narrow = static_cast<T>(value);
+    bytes_.append(reinterpret_cast<const char*>(&narrow), sizeof(narrow));
+    return *this;
+  }
+
+  std::string bytes_;
+};
+
+bool needs64(uint64_t value) {
+  return value >= zip::kIn64Wide;
+}
+
+uint64_t narrowed(uint64_t value) {
+  return std::min<uint64_t>(value, zip::kIn64Wide);
+}
+
+// The zip64 extra field for numbers that do not fit into 32 bits; empty if all of them fit.
+std::string extra64(uint64_t size, uint64_t stored, uint64_t header) {
+  Fields content;
+  if (needs64(size)) content.u64(size).u64(stored);
+  if (needs64(header)) content.u64(header);
+  if (content.bytes().empty()) return {};
+  return Fields().u16(zip::kZip64).u16(content.bytes().size()).text(content.bytes()).bytes();
+}
+
+// A record without data has no descriptor.
+uint16_t flags_of(uint64_t size) {
+  return size > 0 ? zip::kUtf8 | zip::kHasDescriptor : zip::kUtf8;
+}
+
+// An extra field without meaning whose length aligns the data.
+std::string padding(uint64_t position) {
+  constexpr uint64_t kHead = 4;
+  const auto length = (kAlignment - (position + kHead) % kAlignment) % kAlignment;
+  return Fields().text("FB").u16(length).text(std::string(length, 'Z')).bytes();
+}
+
+}  // namespace
+
+void ZipWriter::put(const std::string& bytes) {
+  file_.write(bytes.data(), bytes.size());
+  position_ += bytes.size();
+}
+
+void ZipWriter::write(std::string_view name, const void* data, uint64_t size) {
+  Record record{fmt::format("{}/{}", root_, name), position_, size, 0};
+  auto extra = extra64(size, 0, record.header);
+  const bool wide = !extra.empty();
+  extra += padding(position_ + zip::kLocalSize + record.name.size() + extra.size());
+  put(Fields()
+          .u32(zip::kLocalHeader)
+          .u16(0)
+          .u16(flags_of(size))
+          .u16(zip::kStored)
+          .u32(0)  // no time
+          .u32(0)  // the descriptor after the data has CRC-32 and sizes
+          .u32(0)
+          .u32(0)
+          .u16(record.name.size())
+          .u16(extra.size())
+          .text(record.name)
+          .text(extra)
+          .bytes());
+  constexpr uint64_t kChunk = uint64_t{256} << 10;  // hashed and written while it is in the cache
+  for (uint64_t done = 0; done < size; done += kChunk) {
+    const auto now = std::min(kChunk, size - done);
+    const auto* bytes = static_cast<const char*>(data) + done;
+    record.crc = crc32(record.crc, bytes, now);
+    file_.write(bytes, now);
+  }
+  position_ += size;
+  if (size > 0) {
+    Fields descriptor;
+    descriptor.u32(zip::kDescriptor).u32(record.crc);
+    put((wide ? descriptor.u64(size).u64(size) : descriptor.u32(size).u32(size)).bytes());
+  }
+  records_.push_back(std::move(record));
+}
+
+void ZipWriter::put_central(const Record& record) {
+  const auto extra = extra64(record.size, record.size, record.header);
+  put(Fields()
+          .u32(zip::kCentralHeader)
+          .u16(0)
+          .u16(0)
+          .u16(flags_of(record.size))
+          .u16(zip::kStored)
+          .u32(0)
+          .u32(record.crc)
+          .u32(narrowed(record.size))
+          .u32(narrowed(record.size))
+          .u16(record.name.size())
+          .u16(extra.size())
+          .u16(0)  // no comment
+          .u16(0)  // the first disk
+          .u16(0)
+          .u32(0)
+          .u32(narrowed(record.header))
+          .text(record.name)
+          .text(extra)
+          .bytes());
+}
+
+void ZipWriter::finish() {
+  const auto directory = position_;
+  for (const auto& record : records_) put_central(record);
+  const auto end = position_, size = end - directory, count = static_cast<uint64_t>(records_.size());
+  put(Fields()
+          .u32(zip::kEnd64)
+          .u64(zip::kEnd64Size - 12)
+          .u16(kVersionMade)
+          .u16(kVersionOfZip64)
+          .u32(0)
+          .u32(0)
+          .u64(count)
+          .u64(count)
+          .u64(size)
+          .u64(directory)
+          .u32(zip::kLocator64)
+          .u32(0)
+          .u64(end)
+          .u32(1)
+          .bytes());
+  const auto few = std::min<uint64_t>(count, zip::kIn64);
+  put(Fields()
+          .u32(zip::kEnd)
+          .u32(0)
+          .u16(few)
+          .u16(few)
+          .u32(narrowed(size))
+          .u32(narrowed(directory))
+          .u16(0)
+          .bytes());
+}
+
+std::string ZipWriter::identity() const {
+  uint32_t names = 0, data = 0;
+  for (const auto& record : records_) {
+    names = crc32(names, record.name.data(), record.name.size());
+    data = crc32(data, &record.crc, sizeof(record.crc));
+  }
+  return fmt::format("{:020}{:020}", names, data);
 }
 
 }  // namespace attentive
