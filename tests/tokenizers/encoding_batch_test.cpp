@@ -9,7 +9,6 @@
 #include "base/refusal.h"
 #include "support/errors.h"
 #include "tokenizers/pipeline.h"
-#include "tokenizers/print_encoding.h"
 #include "tokenizers/small_tokenizer.h"
 
 using namespace attentive;

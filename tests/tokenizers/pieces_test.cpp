@@ -4,7 +4,7 @@
 
 #include "tokenizers/normalizers.h"
 #include "tokenizers/pre_tokenizers.h"
-#include "tokenizers/print_encoding.h"
+#include "tokenizers/small_tokenizer.h"
 
 using namespace attentive::tokenizers;
 using Json = nlohmann::json;

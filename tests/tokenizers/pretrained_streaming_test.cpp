@@ -4,7 +4,7 @@
 #include <attentive/tokenizers/pretrained_tokenizer.h>
 
 #include "support/errors.h"
-#include "text/streaming_checks.h"
+#include "text/text_support.h"
 #include "tokenizers/small_tokenizer.h"
 
 using namespace attentive;
