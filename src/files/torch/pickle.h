@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <initializer_list>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -452,11 +451,6 @@ class Unpickler {
 
  private:
   void step(unsigned char opcode);
-  bool push_number(unsigned char opcode);
-  bool push_text(unsigned char opcode);
-  bool build_container(unsigned char opcode);
-  bool use_memo(unsigned char opcode);
-  bool call(unsigned char opcode);
 
   template <class T>
   T number() {
@@ -471,7 +465,8 @@ class Unpickler {
   Ref top();
   size_t pop_mark();
   void push_tuple(size_t count);
-  void extend(size_t first, std::initializer_list<Kind> kinds);
+  void push_items(Kind kind, size_t first);
+  void extend(Kind wanted, size_t first);
   void push_text(Kind kind, uint64_t size);
   void push_long(uint64_t size);
   void push_global(std::string_view module, std::string_view name);

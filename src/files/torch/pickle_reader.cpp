@@ -212,6 +212,7 @@ namespace {
 constexpr int kOldestProtocol = 2;
 constexpr int kNewestProtocol = 5;
 constexpr uint64_t kLongestName = 200;
+constexpr uint64_t kLongestInteger = 1024;  // bytes; the time to convert one to decimal grows with the square
 
 }  // namespace
 
@@ -251,37 +252,112 @@ Ref Unpickler::load() {
 }
 
 void Unpickler::step(unsigned char opcode) {
-  if (opcode == op::Mark) return marks_.push_back(static_cast<uint32_t>(stack_.size()));
-  if (opcode == op::Frame) {
-    if (number<uint64_t>() > input_.remaining()) fail("a frame beyond its end");
-    return;
-  }
-  if (push_number(opcode) || push_text(opcode) || build_container(opcode) || use_memo(opcode) ||
-      call(opcode)) {
-    return;
-  }
-  fail("opcode {:#04x} is not read here", opcode);
-}
-
-bool Unpickler::use_memo(unsigned char opcode) {
   switch (opcode) {
+    case op::Mark:
+      return marks_.push_back(static_cast<uint32_t>(stack_.size()));
+    case op::Frame:
+      if (number<uint64_t>() > input_.remaining()) fail("a frame beyond its end");
+      return;
+
+    case op::None:
+      return push(graph_.add(Kind::None));
+    case op::NewFalse:
+    case op::NewTrue:
+      return push(graph_.add(Kind::Bool, opcode == op::NewTrue));
+    case op::BinInt:
+      return push(graph_.add_int(number<int32_t>()));
+    case op::BinInt1:
+      return push(graph_.add_int(number<uint8_t>()));
+    case op::BinInt2:
+      return push(graph_.add_int(number<uint16_t>()));
+    case op::Long1:
+      return push_long(number<uint8_t>());
+    case op::Long4:
+      return push_long(number<uint32_t>());  // signed; a negative length exceeds the limit
+    case op::BinFloat: {
+      auto bytes = number<std::array<char, 8>>();
+      std::reverse(bytes.begin(), bytes.end());  // stored as big-endian
+      return push(graph_.add_float(std::bit_cast<double>(bytes)));
+    }
+
+    case op::ShortBinString:
+    case op::ShortBinUnicode:
+      return push_text(Kind::Text, number<uint8_t>());
+    case op::BinString:
+    case op::BinUnicode:
+      return push_text(Kind::Text, number<uint32_t>());
+    case op::BinUnicode8:
+      return push_text(Kind::Text, number<uint64_t>());
+    case op::ShortBinBytes:
+      return push_text(Kind::Bytes, number<uint8_t>());
+    case op::BinBytes:
+      return push_text(Kind::Bytes, number<uint32_t>());
+    case op::BinBytes8:
+    case op::ByteArray8:
+      return push_text(Kind::Bytes, number<uint64_t>());
+
+    case op::EmptyTuple:
+      return push_tuple(0);
+    case op::Tuple1:
+    case op::Tuple2:
+    case op::Tuple3:
+      return push_tuple(1 + opcode - op::Tuple1);
+    case op::Tuple:
+      return push_items(Kind::Tuple, pop_mark());
+    case op::FrozenSet:
+      return push_items(Kind::Set, pop_mark());
+    case op::EmptyList:
+      return push(graph_.add_container(Kind::List));
+    case op::EmptyDict:
+      return push(graph_.add_container(Kind::Dict));
+    case op::EmptySet:
+      return push(graph_.add_container(Kind::Set));
+    case op::Append:
+      return extend(Kind::List, stack_.size() - 1);
+    case op::Appends:
+      return extend(Kind::List, pop_mark());
+    case op::AddItems:
+      return extend(Kind::Set, pop_mark());
+    case op::SetItem:
+      return extend(Kind::Dict, stack_.size() - 2);
+    case op::SetItems:
+      return extend(Kind::Dict, pop_mark());
+
     case op::BinGet:
-      get(number<uint8_t>());
-      return true;
+      return get(number<uint8_t>());
     case op::LongBinGet:
-      get(number<uint32_t>());
-      return true;
+      return get(number<uint32_t>());
     case op::BinPut:
-      put(number<uint8_t>());
-      return true;
+      return put(number<uint8_t>());
     case op::LongBinPut:
-      put(number<uint32_t>());
-      return true;
+      return put(number<uint32_t>());
     case op::Memoize:
-      put(memo_.size());
-      return true;
+      return put(memo_.size());
+
+    case op::Global: {
+      const std::string module(input_.take_line(kLongestName));
+      return push_global(module, input_.take_line(kLongestName));
+    }
+    case op::StackGlobal: {
+      const auto name = graph_[pop()], module = graph_[pop()];
+      if (name.kind != Kind::Text || module.kind != Kind::Text) fail("a global without a name");
+      return push_global(input_.text(module.offset, module.size), input_.text(name.offset, name.size));
+    }
+    case op::Reduce:
+      return reduce();
+    case op::Build: {
+      const auto state = pop();
+      if (!graph_.is(top(), Kind::OrderedDict) || !graph_.is_dict(state)) {
+        fail("a state for a value that is {}", kind_name(graph_[top()].kind));
+      }
+      return;  // ignored attributes of an OrderedDict, such as _metadata
+    }
+    case op::BinPersId: {
+      const auto id = pop();
+      return push(located([&] { return calls_.storage(id); }));
+    }
     default:
-      return false;
+      fail("opcode {:#04x} is not read here", opcode);
   }
 }
 
@@ -296,39 +372,6 @@ void Unpickler::put(uint64_t index) {
     fail("memo entry {} follows entry {}", index, memo_.size());
   while (memo_.size() <= index) memo_.push_back(kNoRef);
   memo_[index] = top();
-}
-
-bool Unpickler::call(unsigned char opcode) {
-  switch (opcode) {
-    case op::Global: {
-      const std::string module(input_.take_line(kLongestName));
-      push_global(module, input_.take_line(kLongestName));
-      return true;
-    }
-    case op::StackGlobal: {
-      const auto name = graph_[pop()], module = graph_[pop()];
-      if (name.kind != Kind::Text || module.kind != Kind::Text) fail("a global without a name");
-      push_global(input_.text(module.offset, module.size), input_.text(name.offset, name.size));
-      return true;
-    }
-    case op::Reduce:
-      reduce();
-      return true;
-    case op::Build: {
-      const auto state = pop();
-      if (!graph_.is(top(), Kind::OrderedDict) || !graph_.is_dict(state)) {
-        fail("a state for a value that is {}", kind_name(graph_[top()].kind));
-      }
-      return true;  // ignored attributes of an OrderedDict, such as _metadata
-    }
-    case op::BinPersId: {
-      const auto id = pop();
-      push(located([&] { return calls_.storage(id); }));
-      return true;
-    }
-    default:
-      return false;
-  }
 }
 
 void Unpickler::push_global(std::string_view module, std::string_view name) {
@@ -369,47 +412,6 @@ size_t Unpickler::pop_mark() {
   return mark;
 }
 
-namespace {
-
-constexpr uint64_t kLongestInteger = 1024;  // bytes; the time to convert one to decimal grows with the square
-
-}  // namespace
-
-bool Unpickler::push_number(unsigned char opcode) {
-  switch (opcode) {
-    case op::None:
-      push(graph_.add(Kind::None));
-      return true;
-    case op::NewFalse:
-    case op::NewTrue:
-      push(graph_.add(Kind::Bool, opcode == op::NewTrue));
-      return true;
-    case op::BinInt:
-      push(graph_.add_int(number<int32_t>()));
-      return true;
-    case op::BinInt1:
-      push(graph_.add_int(number<uint8_t>()));
-      return true;
-    case op::BinInt2:
-      push(graph_.add_int(number<uint16_t>()));
-      return true;
-    case op::Long1:
-      push_long(number<uint8_t>());
-      return true;
-    case op::Long4:
-      push_long(number<uint32_t>());  // signed; a negative length exceeds the limit
-      return true;
-    case op::BinFloat: {
-      auto bytes = number<std::array<char, 8>>();
-      std::reverse(bytes.begin(), bytes.end());  // stored as big-endian
-      push(graph_.add_float(std::bit_cast<double>(bytes)));
-      return true;
-    }
-    default:
-      return false;
-  }
-}
-
 void Unpickler::push_long(uint64_t size) {
   if (size > kLongestInteger) fail("an integer of {} bytes exceeds the limit of {}", size, kLongestInteger);
   const auto begin = input_.position();
@@ -423,34 +425,6 @@ void Unpickler::push_long(uint64_t size) {
   push(graph_.add_int(value));
 }
 
-bool Unpickler::push_text(unsigned char opcode) {
-  switch (opcode) {
-    case op::ShortBinString:
-    case op::ShortBinUnicode:
-      push_text(Kind::Text, number<uint8_t>());
-      return true;
-    case op::BinString:
-    case op::BinUnicode:
-      push_text(Kind::Text, number<uint32_t>());
-      return true;
-    case op::BinUnicode8:
-      push_text(Kind::Text, number<uint64_t>());
-      return true;
-    case op::ShortBinBytes:
-      push_text(Kind::Bytes, number<uint8_t>());
-      return true;
-    case op::BinBytes:
-      push_text(Kind::Bytes, number<uint32_t>());
-      return true;
-    case op::BinBytes8:
-    case op::ByteArray8:
-      push_text(Kind::Bytes, number<uint64_t>());
-      return true;
-    default:
-      return false;
-  }
-}
-
 void Unpickler::push_text(Kind kind, uint64_t size) {
   const auto begin = input_.position();
   const std::string_view text(input_.take(size), size);
@@ -458,77 +432,30 @@ void Unpickler::push_text(Kind kind, uint64_t size) {
   push(graph_.add_text(kind, begin, size));
 }
 
-bool Unpickler::build_container(unsigned char opcode) {
-  switch (opcode) {
-    case op::EmptyTuple:
-      push_tuple(0);
-      return true;
-    case op::Tuple1:
-    case op::Tuple2:
-    case op::Tuple3:
-      push_tuple(1 + opcode - op::Tuple1);
-      return true;
-    case op::Tuple:
-      push_tuple(stack_.size() - pop_mark());
-      return true;
-    case op::EmptyList:
-      push(graph_.add_container(Kind::List));
-      return true;
-    case op::EmptyDict:
-      push(graph_.add_container(Kind::Dict));
-      return true;
-    case op::EmptySet:
-      push(graph_.add_container(Kind::Set));
-      return true;
-    case op::FrozenSet: {
-      const auto first = pop_mark();
-      const auto set = graph_.add_container(Kind::Set, stack_, first, stack_.size() - first);
-      stack_.shrink(first);
-      push(set);
-      return true;
-    }
-    case op::Append:
-      extend(stack_.size() - 1, {Kind::List});
-      return true;
-    case op::Appends:
-      extend(pop_mark(), {Kind::List});
-      return true;
-    case op::AddItems:
-      extend(pop_mark(), {Kind::Set});
-      return true;
-    case op::SetItem:
-      extend(stack_.size() - 2, {Kind::Dict, Kind::OrderedDict});
-      return true;
-    case op::SetItems:
-      extend(pop_mark(), {Kind::Dict, Kind::OrderedDict});
-      return true;
-    default:
-      return false;
-  }
-}
-
-// Moves the values from index `first` on from the stack into the container below them.
-void Unpickler::extend(size_t first, std::initializer_list<Kind> kinds) {
+// Moves the values from index `first` on from the stack into the container below them; a dict may be ordered.
+void Unpickler::extend(Kind wanted, size_t first) {
   const auto floor = marks_.empty() ? 0 : marks_.back();
   if (first > stack_.size() || first <= floor) fail("it takes more from its stack than is there");
   const auto container = stack_[first - 1];
-  const auto kind = graph_[container].kind;
-  if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) {
-    fail("it puts items into a value that is {}", kind_name(kind));
-  }
+  const bool fits = wanted == Kind::Dict ? graph_.is_dict(container) : graph_.is(container, wanted);
+  if (!fits) fail("it puts items into a value that is {}", kind_name(graph_[container].kind));
   const auto count = stack_.size() - first;
-  if (graph_.is_dict(container) && count % 2 != 0) fail("a key without a value");
+  if (wanted == Kind::Dict && count % 2 != 0) fail("a key without a value");
   graph_.append(container, stack_, first, count);
   stack_.shrink(first);
+}
+
+// Moves the values from index `first` on into a new container.
+void Unpickler::push_items(Kind kind, size_t first) {
+  const auto made = graph_.add_container(kind, stack_, first, stack_.size() - first);
+  stack_.shrink(first);
+  push(made);
 }
 
 void Unpickler::push_tuple(size_t count) {
   const auto floor = marks_.empty() ? 0 : marks_.back();
   if (count > stack_.size() - floor) fail("it takes more from its stack than is there");
-  const auto first = stack_.size() - count;
-  const auto tuple = graph_.add_container(Kind::Tuple, stack_, first, count);
-  stack_.shrink(first);
-  push(tuple);
+  push_items(Kind::Tuple, stack_.size() - count);
 }
 
 }  // namespace attentive::pickle
