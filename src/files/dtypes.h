@@ -15,8 +15,8 @@ struct FileDtype {
   bool tensors = true;           ///< false: PyTorch has the dtype's name but makes no tensors with data of it
 };
 
-/// Returns null if there is no such dtype; quantized dtypes are not in the list. Dtypes that safetensors files
-/// hold stand in the order of the tensors there, by descending size, so that every tensor is aligned.
+/// Returns null if there is no such dtype; quantized dtypes are not in the list. The dtypes of safetensors
+/// files stand in the order of the tensors there, by descending size, so that every tensor is aligned.
 const FileDtype* find_torch_dtype(std::string_view name);
 const FileDtype* find_torch_dtype(at::ScalarType dtype);
 const FileDtype* find_torch_storage(std::string_view storage);

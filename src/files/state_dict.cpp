@@ -257,8 +257,8 @@ const std::vector<FileValue>* items_of(const FileValue& value) {
   return nullptr;
 }
 
-// A dict of a `torch.save` file that is a state dict: its keys are strings, it holds tensors, and no container
-// in it holds further tensors.
+// A dict of a `torch.save` file that is a state dict: its keys are strings, it holds tensors, and no
+// container in it holds further tensors.
 struct StateEntry {
   std::string path;  // keys separated by '/'; "" for the whole value
   const FileValue* dict;

@@ -31,7 +31,7 @@ constexpr std::array<ClassFacts, 11> kClasses{{
     {TokenizerClass::Camembert, "CamembertTokenizer", "sentencepiece.bpe.model"},
 }};
 
-// What AutoTokenizer makes of the class that a folder states.
+// AutoTokenizer's treatment of the class that a folder states.
 enum class Stated {
   Counts,   // before the class of the model type
   Ignored,  // the model type demands its class
