@@ -16,7 +16,7 @@
 #include <ATen/Parallel.h>
 #include <CLI/CLI.hpp>
 
-#include <attentive/text/char_tokenizer.h>
+#include <attentive/text/tokenizer.h>
 #include <attentive/train/language_model.h>
 #include <attentive/train/trainer.h>
 

@@ -28,7 +28,7 @@
 #include <attentive/functional/linear_cross_entropy.h>
 #include <attentive/models/gpt.h>
 #include <attentive/models/lora.h>
-#include <attentive/text/char_tokenizer.h>
+#include <attentive/text/tokenizer.h>
 #include <attentive/train/adamw.h>
 #include <attentive/train/autocast.h>
 #include <attentive/train/language_model.h>

@@ -13,7 +13,7 @@
 
 #include <attentive/models/lora.h>
 #include <attentive/models/model_folder.h>
-#include <attentive/text/streaming_decoder.h>
+#include <attentive/text/tokenizer.h>
 
 #include "common/device.h"
 #include "common/flags.h"

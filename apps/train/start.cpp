@@ -8,7 +8,7 @@
 #include <c10/util/Exception.h>
 
 #include <attentive/text/bpe_tokenizer.h>
-#include <attentive/text/char_tokenizer.h>
+#include <attentive/text/tokenizer.h>
 
 #include "common/language.h"
 

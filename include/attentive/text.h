@@ -4,6 +4,4 @@
 /// includes only what it uses.
 
 #include <attentive/text/bpe_tokenizer.h>
-#include <attentive/text/char_tokenizer.h>
-#include <attentive/text/streaming_decoder.h>
 #include <attentive/text/tokenizer.h>

@@ -4,4 +4,3 @@
 /// if it includes only what it uses.
 
 #include <attentive/tokenizers/pretrained_tokenizer.h>
-#include <attentive/tokenizers/text_span.h>

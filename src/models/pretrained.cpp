@@ -12,9 +12,9 @@
 #include "base/refusal.h"
 #include "base/strings.h"
 #include "core/kept_tensors.h"
-#include "files/mapped_file.h"
-#include "files/state_entries.h"
-#include "files/torch/torch_dtypes.h"
+#include "files/byte_source.h"
+#include "files/dtypes.h"
+#include "files/state_fit.h"
 #include "models/model_config.h"
 #include "models/python_names.h"
 

@@ -13,7 +13,7 @@
 
 #include "base/refusal.h"
 #include "core/check.h"
-#include "files/state_entries.h"
+#include "files/state_fit.h"
 
 namespace attentive {
 namespace {

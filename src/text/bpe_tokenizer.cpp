@@ -10,7 +10,7 @@
 
 #include <attentive/text/bpe_tokenizer.h>
 
-#include "text/merge_neighbours.h"
+#include "text/byte_pairs.h"
 
 namespace attentive {
 namespace {

@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include <attentive/text/bpe_tokenizer.h>
-#include <attentive/text/char_tokenizer.h>
+#include <attentive/text/tokenizer.h>
 
 #include "base/strings.h"
-#include "text/visible_bytes.h"
+#include "text/byte_pairs.h"
 
 namespace attentive {
 namespace {

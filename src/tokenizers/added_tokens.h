@@ -7,7 +7,7 @@
 #include <unordered_set>
 
 #include "tokenizers/models.h"
-#include "tokenizers/normalizer.h"
+#include "tokenizers/normalizers.h"
 #include "tokenizers/pieces.h"
 
 namespace attentive::tokenizers {

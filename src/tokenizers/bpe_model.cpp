@@ -1,11 +1,10 @@
-#include "tokenizers/bpe_model.h"
-
 #include <algorithm>
 #include <bit>
 #include <limits>
 
 #include <fmt/format.h>
 
+#include "tokenizers/models.h"
 #include "tokenizers/unicode.h"
 
 namespace attentive::tokenizers {

@@ -1,32 +1,45 @@
 #pragma once
 
-// The steps of a file's "decoder", which decoder.cpp joins.
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
-#include "tokenizers/decoder.h"
+#include "tokenizers/json_view.h"
 
 namespace attentive::tokenizers {
 
-/// The ByteLevel decoder joins the bytes that tokens stand for and reads them as UTF-8.
-Decoder parse_byte_level_decoder(const JsonView& json);
+/// Decodes tokens that arrive one at a time. The texts that it appends to `out`, joined, equal the text that
+/// `Decoder::apply` makes of all tokens at once.
+class DecoderStream {
+ public:
+  virtual ~DecoderStream() = default;
+  virtual void push(std::string token, std::vector<std::string>& out) = 0;
+  virtual void finish(std::vector<std::string>&) {}
+};
 
-/// The ByteFallback decoder replaces a run of tokens such as "<0xE2>" by the text of its bytes, or by one
-/// U+FFFD for each of them if the run is not UTF-8.
-Decoder parse_byte_fallback_decoder(const JsonView& json);
+/// Turns tokens into parts of a text, which are then joined.
+struct Decoder {
+  std::function<void(std::vector<std::string>&)> apply;
+  /// Creates a stream. `whole`: each token must be written in one piece, because a later decoder needs whole
+  /// tokens.
+  std::function<std::unique_ptr<DecoderStream>(bool whole)> stream;
+  /// Creates a stream for a single token that arrives in parts of whole characters. Null if the result
+  /// depends on the token's end.
+  std::function<std::unique_ptr<DecoderStream>()> stream_of_one;
+  bool byte_level = false;  // tokens stand for bytes
+  bool joins = false;       // joins all tokens to one
+  bool only_joins = false;  // changes no text
+  double growth = 1;        // the bytes that it makes of one byte, at most
+};
 
-/// The Replace decoder replaces each match of a pattern in a token by a text.
-Decoder parse_replace_decoder(const JsonView& json);
+/// Reads the file's "decoder". Null joins the tokens with spaces.
+Decoder parse_decoder(const JsonView& json);
 
-/// The Strip decoder removes a character at most `start` times from the start of each token, and at most
-/// `stop` times from its end.
-Decoder parse_strip_decoder(const JsonView& json);
-
-/// The WordPiece decoder writes a space before each token that does not continue a word.
-Decoder parse_word_piece_decoder(const JsonView& json);
-
-/// The BPEDecoder writes a space after each token that ends a word.
-Decoder parse_bpe_decoder(const JsonView& json);
-
-/// The Metaspace decoder replaces signs by spaces again.
-Decoder parse_metaspace_decoder(const JsonView& json);
+/// Returns the bytes that the characters of a token stand for (the inverse of `to_visible`); std::nullopt if
+/// a character stands for no byte.
+std::optional<std::string> from_visible(std::string_view token);
 
 }  // namespace attentive::tokenizers

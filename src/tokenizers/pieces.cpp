@@ -2,7 +2,12 @@
 
 #include <algorithm>
 
+#include <c10/util/Exception.h>
+
+#include <attentive/tokenizers/pretrained_tokenizer.h>
+
 #include "base/refusal.h"
+#include "base/strings.h"
 #include "tokenizers/unicode.h"
 
 namespace attentive::tokenizers {
@@ -174,4 +179,53 @@ FindMatches each_char(bool (*is_match)(char32_t)) {
   };
 }
 
+CharacterPlaces::CharacterPlaces(std::string_view text) : size_(text.size()) {
+  if (is_ascii(text)) return;
+  places_.reserve(text.size());
+  uint32_t place = 0;
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (at > 0 && begins_character(text[at])) ++place;
+    places_.push_back(place);
+  }
+}
+
+TextSpan CharacterPlaces::characters(Origin bytes) const {
+  const auto place = [&](uint32_t byte) {
+    return static_cast<int64_t>(places_.empty() ? byte : places_[byte]);
+  };
+  if (bytes.begin >= size_) return {bytes.begin, bytes.end};
+  const int64_t begin = place(bytes.begin);
+  if (bytes.end < size_) return {begin, place(bytes.end)};
+  return {begin, bytes.end == size_ ? place(bytes.end - 1) + 1 : begin + 2};
+}
+
 }  // namespace attentive::tokenizers
+
+namespace attentive {
+
+std::vector<TextSpan> byte_spans(std::string_view text, const std::vector<TextSpan>& spans) {
+  const auto good = utf8_prefix(text);
+  TORCH_CHECK_VALUE(good == text.size(), "byte_spans: expected text in UTF-8, got a bad byte at offset ",
+                    good);
+  std::vector<size_t> starts;  // the starts of the characters, and the end of the text; empty for ASCII
+  if (!tokenizers::is_ascii(text)) {
+    for (size_t at = 0; at < text.size(); ++at) {
+      if (tokenizers::begins_character(text[at])) starts.push_back(at);
+    }
+    starts.push_back(text.size());
+  }
+  const auto size = static_cast<int64_t>(starts.empty() ? text.size() : starts.size() - 1);
+  const auto byte_of = [&](int64_t character) {
+    return starts.empty() ? character : static_cast<int64_t>(starts[static_cast<size_t>(character)]);
+  };
+  std::vector<TextSpan> bytes;
+  bytes.reserve(spans.size());
+  for (const auto& [begin, end] : spans) {
+    TORCH_CHECK_VALUE(begin >= 0 && begin <= end && end <= size, "byte_spans: expected spans of a text of ",
+                      size, " characters, got [", begin, ", ", end, ") at ", bytes.size());
+    bytes.push_back({byte_of(begin), byte_of(end)});
+  }
+  return bytes;
+}
+
+}  // namespace attentive

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include <attentive/tokenizers/pretrained_tokenizer.h>
+
 namespace attentive::tokenizers {
 
 /// The bytes [begin, end) of the given text that a byte of a piece comes from.
@@ -130,5 +132,19 @@ void cut(Pieces& pieces, const FindMatches& find, bool invert, Behavior behavior
 
 /// Matches each character that has a property as a match of its own.
 FindMatches each_char(bool (*is_match)(char32_t));
+
+/// Maps each byte of a text to the index of its character.
+class CharacterPlaces {
+ public:
+  /// `text` is UTF-8 of less than 4 GiB. An ASCII text takes no memory, any other 4 bytes per byte.
+  explicit CharacterPlaces(std::string_view text);
+
+  /// The characters of a range of bytes. A range outside the text gives the values that Python gives.
+  TextSpan characters(Origin bytes) const;
+
+ private:
+  size_t size_;
+  std::vector<uint32_t> places_;
+};
 
 }  // namespace attentive::tokenizers

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -11,14 +13,12 @@
 #include <attentive/tokenizers/pretrained_tokenizer.h>
 
 #include "tokenizers/added_tokens.h"
-#include "tokenizers/decoder.h"
+#include "tokenizers/decoders.h"
 #include "tokenizers/json_view.h"
-#include "tokenizers/length_limits.h"
 #include "tokenizers/models.h"
-#include "tokenizers/normalizer.h"
+#include "tokenizers/normalizers.h"
 #include "tokenizers/post_processor.h"
-#include "tokenizers/pre_tokenizer.h"
-#include "tokenizers/word_cache.h"
+#include "tokenizers/pre_tokenizers.h"
 
 namespace attentive::tokenizers {
 
@@ -73,5 +73,10 @@ class Pipeline {
   bool needs_origins_ = false;                      // whether cutting a text needs origins
   std::unordered_map<int64_t, std::string> bytes_;  // the bytes of ByteLevel tokens, by id
 };
+
+/// Calls `work(thread, text)` for 0 <= text < count on at most `threads` threads, of which the caller's is
+/// thread 0. If calls throw, rethrows the exception of the first such text, whichever thread took it; a
+/// Refusal is then named `texts[17]: ...`.
+void for_each_text(size_t count, size_t threads, const std::function<void(size_t thread, size_t text)>& work);
 
 }  // namespace attentive::tokenizers

@@ -6,14 +6,13 @@
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 
-#include <attentive/text/streaming_decoder.h>
+#include <attentive/text/tokenizer.h>
 #include <attentive/tokenizers/pretrained_tokenizer.h>
 
 #include "base/files.h"
 #include "base/refusal.h"
 #include "base/strings.h"
-#include "tokenizers/batch.h"
-#include "tokenizers/convert/folder_document.h"
+#include "tokenizers/convert/documents.h"
 #include "tokenizers/pipeline.h"
 
 namespace attentive {

@@ -4,20 +4,15 @@
 #include <string>
 #include <string_view>
 
+#include "tokenizers/json_view.h"
 #include "tokenizers/pieces.h"
 
 namespace attentive::tokenizers {
 
-/// Translates a regular expression of Oniguruma, which Python's tokenizers use, to PCRE2's syntax with the
-/// same meaning. Syntax that differs between the two is rewritten (\s, \w, \d, \v, scripts); other syntax of
-/// Oniguruma's own throws a Refusal that names it: anchors, word boundaries, POSIX brackets, nested classes,
-/// references, options other than (?i:...).
-std::string to_pcre2(std::string_view pattern);
-
 /// A compiled regular expression, written in the syntax of the file. Threads may share one.
 class Regex {
  public:
-  /// Throws Refusal for a pattern that `to_pcre2` or PCRE2 does not accept.
+  /// Throws Refusal for a pattern that PCRE2 does not accept, or that Oniguruma would read otherwise.
   explicit Regex(std::string_view pattern);
 
   /// Visits the matches in well-formed UTF-8, one after the other; an empty match counts only where the
@@ -29,5 +24,12 @@ class Regex {
   std::shared_ptr<const Compiled> compiled_;
   std::string pattern_;
 };
+
+FindMatches matches_of(Regex regex);
+/// Finds the occurrences of `wanted`. An empty one is found at both ends of every character.
+FindMatches matches_of_text(std::string wanted);
+
+/// Reads a pattern such as {"String": "▁"} or {"Regex": " {2,}"}.
+FindMatches parse_pattern(const JsonView& json);
 
 }  // namespace attentive::tokenizers

@@ -16,7 +16,7 @@
 
 #include "core/check.h"
 #include "core/kept_tensors.h"
-#include "files/state_entries.h"
+#include "files/state_fit.h"
 #include "train/tensor_memory.h"
 
 namespace attentive {

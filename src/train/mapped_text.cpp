@@ -4,7 +4,6 @@
 
 #include "base/refusal.h"
 #include "files/byte_source.h"
-#include "files/mapped_file.h"
 
 namespace attentive {
 

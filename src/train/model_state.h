@@ -6,7 +6,7 @@
 #include <attentive/files/state_dict.h>
 
 #include "core/check.h"
-#include "files/state_entries.h"
+#include "files/state_fit.h"
 
 namespace attentive {
 

@@ -6,7 +6,7 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
-#include <attentive/text/streaming_decoder.h>
+#include <attentive/text/tokenizer.h>
 #include <attentive/train/text_samples.h>
 
 #include "base/files.h"

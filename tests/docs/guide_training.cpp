@@ -10,8 +10,7 @@
 
 #include <attentive/attentive.h>
 #include <attentive/text/bpe_tokenizer.h>
-#include <attentive/text/char_tokenizer.h>
-#include <attentive/text/streaming_decoder.h>
+#include <attentive/text/tokenizer.h>
 #include <attentive/train/adamw.h>
 #include <attentive/train/autocast.h>
 #include <attentive/train/language_model.h>

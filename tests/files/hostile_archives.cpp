@@ -1,11 +1,78 @@
 #include "files/hostile_torch_file.h"
 
-// Zip archives that are damaged, ambiguous or larger than they look.
+// Zip64 records and fields that contradict other fields, or that claim more than the file holds.
 
 namespace attentive::test {
 namespace {
 
 using namespace std::string_literals;
+
+void zip64_end(HostileArchives& cases) {
+  const auto add = [&](const char* name, const char* reason, const Zip64End& end, bool told = true) {
+    auto file = with_zip64(good_archive(), end);
+    if (told) file.count = 0xffff, file.directory_size = file.directory_offset = 0xffffffff;
+    cases.add("zip64: "s + name, file, {reason});
+  };
+  constexpr const char* kNotBefore = "its zip64 end of the central directory is not right before the other";
+  add("a count of 5", "holds 4 records, not 5", {.count = 5});
+  add("a count of 2^63", "records do not fit", {.count = uint64_t{1} << 63});
+  add("a count of ten million", "10000000 records do not fit", {.count = 10'000'000});
+  add("two counts", kParts, {.count_here = 3});
+  add("another count than the end record's", "disagree: 4 and 3", {.count = 3}, false);
+  add("a directory of 2^63", kElsewhere, {.directory_size = uint64_t{1} << 63});
+  add("a directory of another size than the end record's", "disagree: ", {.directory_size = 46}, false);
+  add("a directory at 2^63", kElsewhere, {.directory_offset = uint64_t{1} << 63});
+  add("a directory at 2^64 - 1", kElsewhere, {.directory_offset = ~uint64_t{0}});
+  add("a directory elsewhere than the end record says", "disagree: ", {.directory_offset = 0}, false);
+  add("a record of 2^63", kNotBefore, {.record_size = uint64_t{1} << 63});
+  add("a record of 43", kNotBefore, {.record_size = 43});
+  add("a record at 0", kNotBefore, {.record_offset = 0});
+  add("a record at 2^64 - 1", kNotBefore, {.record_offset = ~uint64_t{0}});
+  add("no record", kNotBefore, {.signature = "PKxx"});
+  add("no locator", kElsewhere, {.locator_signature = "PKxx"});
+  add("two disks", kParts, {.disks = 2});
+}
+
+void zip64_fields(HostileArchives& cases, const std::string& which) {
+  const auto wide = [&](const char* name, std::string extra, bool size, bool packed, bool offset,
+                        const std::string& reason) {
+    cases.entry("zip64: " + which + name, which,
+                [&](ZipEntry& e) {
+                  e.extra = extra;
+                  if (size) e.size = 0xffffffff;
+                  if (packed) e.packed = 0xffffffff;
+                  if (offset) e.offset = 0xffffffff;
+                },
+                {reason});
+  };
+  const auto field = [](std::initializer_list<uint64_t> values) {
+    std::string bytes = little(1, 2) + little(8 * values.size(), 2);
+    for (const auto value : values) bytes += little(value, 8);
+    return bytes;
+  };
+  const std::string lacks = "record \"archive/" + which + "\" lacks its zip64 field";
+  const std::string overlaps = "record \"" + which + "\" overlaps the next one";
+  const std::string elsewhere = which == "data.pkl" ? "its first record does not begin at its first byte"
+                                                    : "after record \"byteorder\" belong to nothing";
+  wide(" of 4 GiB", "", true, true, false, lacks);
+  wide(" at 4 GiB", "", false, false, true, lacks);
+  wide(" of 2^63", field({uint64_t{1} << 63, uint64_t{1} << 63}), true, true, false, overlaps);
+  wide(" of 2^64 - 1", field({~uint64_t{0}, ~uint64_t{0}}), true, true, false, overlaps);
+  wide(" at 2^64 - 1", field({~uint64_t{0}}), false, false, true, elsewhere);
+  wide(" at 2^63", field({uint64_t{1} << 63}), false, false, true, elsewhere);
+  wide(" with half a field", field({24, 24}).substr(0, 12), true, true, false, lacks);
+  wide(" with a field that claims more", little(1, 2) + little(64, 2) + little(24, 8), true, true, false,
+       lacks);
+  wide(" with one size of two", field({24}), true, true, false, "lacks a size in its zip64 field");
+  wide(" with three bytes of a field", "\1\0\0"s, true, true, false, "has a broken extra field");
+}
+
+void add_hostile_zip64(HostileArchives& cases) {
+  zip64_end(cases);
+  for (const char* which : {"data/0", "data.pkl"}) zip64_fields(cases, which);
+}
+
+// Zip archives that are damaged, ambiguous or larger than they look.
 
 void no_archives(HostileArchives& cases) {
   cases.add("nothing", ""s, {"it is empty"});
@@ -259,6 +326,119 @@ std::vector<HostileFile> hostile_archives() {
   overlaps(cases);
   names(cases);
   return cases.take();
+}
+
+// Records whose contents are wrong, and those that are larger than they look.
+namespace {
+
+void contents(HostileArchives& cases) {
+  const auto says = [&](const char* which, std::string data, std::vector<std::string> words) {
+    cases.entry(
+        which + " '"s + data.substr(0, 20) + "'", which, [&](ZipEntry& e) { e.data = data; },
+        std::move(words));
+  };
+  says("byteorder", "big", {"expected byteorder \"little\", got \"big\""});
+  for (const char* other : {"", "Little", "middle", "little\n", "littl"})
+    says("byteorder", other, {"expected byteorder \"little\", got "});
+  says("byteorder", times(1'000'000, "little"), {"record \"byteorder\" has 6000000 bytes"});
+  for (const char* other : {"", "x", "-1", "0\n", "99\n", "3.5", "99999999999999999999\n"})
+    says("version", other, {"expected version 1 to 10, got "});
+  says("version", times(1'000'000, "3"), {"record \"version\" has 1000000 bytes"});
+  says("data/0", "", {"storage \"0\" is said to have 6 elements of 4 bytes, but has 0 bytes"});
+  says("data/0", six_floats() + "x", {"6 elements of 4 bytes, but has 25 bytes"});
+  says("data/0", six_floats().substr(1), {"6 elements of 4 bytes, but has 23 bytes"});
+  says("data.pkl", "", {"its pickle is truncated"});
+}
+
+void packed(HostileArchives& cases) {
+  const auto bomb = [&](const char* which, uint64_t size, uint64_t said) {
+    cases.entry(
+        which + " packed: "s + std::to_string(size) + " zeros that are called " + std::to_string(said), which,
+        [&](ZipEntry& e) {
+          e.data = deflated_zeros(size);
+          e.method = 8;
+          e.size = said;
+          e.crc = crc32_of(std::string(size, '\0'));
+        },
+        {"is compressed"});
+  };
+  for (const char* which : {"data/0", "data.pkl"}) {
+    bomb(which, 24, 24);
+    bomb(which, 24, 4'000'000'000);
+    bomb(which, 300'000'000, 300'000'000);
+    bomb(which, 300'000'000, 24);
+  }
+  ZipFile many = good_archive();
+  for (int i = 1; i < 60'000; ++i)
+    many.entries.push_back({.name = "archive/data/" + std::to_string(i), .data = ""});
+  many.entry("archive/version").crc = 1;
+  cases.add("sixty thousand entries", many, {"record \"version\" is damaged: its CRC-32"});
+  many.entry("archive/version").crc = {};
+  many.entries.back().crc = 1;
+  cases.add("sixty thousand storages, of which the last is damaged", many,
+            {"its description does not mention storage \"1\""});
+  const auto late = [&](Pickle pickle) {
+    return archive_of(nine_million_values(std::move(pickle)).tensor().raw("t").stop());
+  };
+  auto unchecked = late(Pickle());
+  unchecked.entry("archive/data/0").crc = 1;
+  cases.add("nine million values before a wrong checksum", unchecked,
+            {"storage \"0\" is damaged: its CRC-32"});
+}
+
+}  // namespace
+
+std::vector<HostileFile> hostile_records() {
+  HostileArchives cases;
+  contents(cases);
+  packed(cases);
+  return cases.take();
+}
+
+void HostilePickles::add(std::string name, const Pickle& pickle, std::vector<std::string> words) {
+  files_.push_back({std::move(name), file_of(format_, pickle.stop()), std::move(words)});
+}
+
+void HostilePickles::add_whole(std::string name, const Pickle& pickle, std::vector<std::string> words) {
+  files_.push_back({std::move(name), file_of(format_, pickle.bytes()), std::move(words)});
+}
+
+ZipFile good_archive() {
+  return archive_of(Pickle().tensor().stop());
+}
+
+void HostileArchives::add(std::string name, const std::string& bytes, std::vector<std::string> words) {
+  files_.push_back({std::move(name), bytes, std::move(words)});
+}
+
+void HostileArchives::add(std::string name, const ZipFile& file, std::vector<std::string> words) {
+  add(std::move(name), file.bytes(), std::move(words));
+}
+
+void HostileArchives::changed(std::string name, const std::function<void(ZipFile&)>& change,
+                              std::vector<std::string> words) {
+  auto file = good_archive();
+  change(file);
+  add(std::move(name), file, std::move(words));
+}
+
+void HostileArchives::entry(std::string name, const std::string& which,
+                            const std::function<void(ZipEntry&)>& change, std::vector<std::string> words) {
+  changed(
+      std::move(name), [&](ZipFile& file) { change(file.entry("archive/" + which)); }, std::move(words));
+}
+
+std::vector<HostileGroup> hostile_groups() {
+  std::vector<HostileGroup> groups = {
+      {"archives", hostile_archives}, {"records", hostile_records}, {"legacy files", hostile_legacy_files}};
+  for (const auto format : {Format::Zip, Format::Legacy}) {
+    const std::string where = format == Format::Zip ? " in a zip file" : " in the old format";
+    groups.push_back({"opcodes" + where, [=] { return hostile_opcodes(format); }});
+    groups.push_back({"sizes" + where, [=] { return hostile_sizes(format); }});
+    groups.push_back({"values" + where, [=] { return hostile_values(format); }});
+    groups.push_back({"tensors" + where, [=] { return hostile_tensors(format); }});
+  }
+  return groups;
 }
 
 }  // namespace attentive::test

@@ -220,9 +220,6 @@ std::vector<HostileFile> hostile_opcodes(Format format);
 std::vector<HostileFile> hostile_sizes(Format format);
 std::vector<HostileFile> hostile_values(Format format);
 std::vector<HostileFile> hostile_tensors(Format format);
-/// Parts of hostile_tensors and hostile_archives.
-void add_hostile_storages(HostilePickles& cases);
-void add_hostile_zip64(HostileArchives& cases);
 std::vector<HostileFile> hostile_archives();
 std::vector<HostileFile> hostile_records();
 std::vector<HostileFile> hostile_legacy_files();

@@ -18,7 +18,7 @@
 #include <attentive/files/safetensors.h>
 
 #include "base/refusal.h"
-#include "files/mapped_file.h"
+#include "files/byte_source.h"
 #include "support/file_bytes.h"
 #include "support/source_folder.h"
 #include "support/temporary_folder.h"

@@ -18,8 +18,8 @@
 #include <attentive/files/state_dict.h>
 #include <attentive/modules/multi_head_attention.h>
 
+#include "files/dtypes.h"
 #include "files/small_states.h"
-#include "files/torch/torch_dtypes.h"
 #include "support/compare.h"
 #include "support/default_dtype.h"
 #include "support/errors.h"

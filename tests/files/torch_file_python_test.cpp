@@ -10,8 +10,8 @@
 
 #include <attentive/files/torch_file.h>
 
+#include "files/dtypes.h"
 #include "files/file_value_truth.h"
-#include "files/torch/torch_dtypes.h"
 #include "support/file_bytes.h"
 #include "support/source_folder.h"
 

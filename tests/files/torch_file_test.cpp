@@ -16,7 +16,7 @@
 
 #include <attentive/files/torch_file.h>
 
-#include "files/torch/torch_dtypes.h"
+#include "files/dtypes.h"
 #include "support/errors.h"
 #include "support/file_bytes.h"
 #include "support/peak_memory.h"

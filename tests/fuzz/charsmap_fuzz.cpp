@@ -10,7 +10,7 @@
 
 #include "base/refusal.h"
 #include "base/strings.h"
-#include "tokenizers/charsmap.h"
+#include "tokenizers/normalizers.h"
 
 namespace {
 

@@ -8,8 +8,8 @@
 #include <cstdlib>
 
 #include "base/refusal.h"
-#include "tokenizers/convert/sentence_piece_model.h"
-#include "tokenizers/convert/tokenizer_document.h"
+#include "tokenizers/convert/documents.h"
+#include "tokenizers/convert/vocabulary_files.h"
 
 namespace {
 

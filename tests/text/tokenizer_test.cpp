@@ -1,16 +1,19 @@
 #include <fstream>
+#include <random>
 
 #include <catch2/catch_test_macros.hpp>
 
 #include <attentive/text/bpe_tokenizer.h>
-#include <attentive/text/char_tokenizer.h>
 #include <attentive/text/tokenizer.h>
 
+#include "base/strings.h"
 #include "support/errors.h"
 #include "support/temporary_folder.h"
+#include "text/text_support.h"
 
 using namespace attentive;
-using attentive::test::value_error;
+using namespace attentive::test;
+using Ids = std::vector<int64_t>;
 
 TEST_CASE("Tokenizer files that are damaged are refused by name", "[tokenizer]") {
   const auto refused = [](const char* json) { return value_error([&] { return parse_tokenizer(json); }); };
@@ -63,4 +66,87 @@ TEST_CASE("decode joins the bytes of its tokens and refuses others", "[tokenizer
   CHECK(value_error([&] {
           (void)tokenizer.decode(std::vector<int64_t>{0, 3});
         }) == "CharTokenizer: expected ids in [0, 3), got 3");
+}
+
+TEST_CASE("Tokens of our own tokenizers, one at a time, become the text of decode", "[streaming_decoder]") {
+  std::mt19937 draw(7);
+  for (const auto& text : awkward_texts()) {
+    for (const auto& tokenizer :
+         {std::unique_ptr<Tokenizer>(new CharTokenizer(CharTokenizer::train(text))),
+          std::unique_ptr<Tokenizer>(new BpeTokenizer(BpeTokenizer::train(text, 300)))}) {
+      CHECK(streaming_difference(*tokenizer, tokenizer->encode(text), false) == "");
+      std::vector<int64_t> vocabulary(static_cast<size_t>(tokenizer->vocab_size()));
+      for (size_t id = 0; id < vocabulary.size(); ++id) vocabulary[id] = static_cast<int64_t>(id);
+      for (int i = 0; i < 50; ++i) {
+        CHECK(streaming_difference(*tokenizer, drawn(vocabulary, 1 + draw() % 30, draw), true) == "");
+      }
+    }
+  }
+}
+
+TEST_CASE("A character comes when it is whole, what is none when that is known", "[streaming_decoder]") {
+  const BpeTokenizer tokenizer({});
+  CHECK(streamed(tokenizer, "a\xC3\xA9\xF0\x9F\x98\x80") ==
+        std::vector<std::string>{"a", "", "\xC3\xA9", "", "", "", "\xF0\x9F\x98\x80", ""});
+  CHECK(streamed(tokenizer, "\xE6\xBC") == std::vector<std::string>{"", "", "\xE6\xBC"});
+  CHECK(streamed(tokenizer, "\xE6\xBC!") == std::vector<std::string>{"", "", "\xE6\xBC!", ""});
+  CHECK(streamed(tokenizer, "\xE6\xC3\xA9") == std::vector<std::string>{"", "\xE6", "\xC3\xA9", ""});
+  // Bytes that begin no character: continuation bytes, overlong forms, surrogates, values beyond U+10FFFF.
+  CHECK(streamed(tokenizer, "\x80\xC0\xFF") == std::vector<std::string>{"\x80", "\xC0", "\xFF", ""});
+  CHECK(streamed(tokenizer, "\xED\xA0") == std::vector<std::string>{"", "\xED\xA0", ""});
+  CHECK(streamed(tokenizer, "\xF4\x90") == std::vector<std::string>{"", "\xF4\x90", ""});
+  CHECK(streamed(tokenizer, "\xF0\x8F") == std::vector<std::string>{"", "\xF0\x8F", ""});
+}
+
+TEST_CASE("What the end of a text can begin is a part of a character alone", "[streaming_decoder]") {
+  // By definition: some bytes, appended to these, complete a character.
+  const auto can_begin = [](std::string_view part) {
+    for (int first = 0x80; first < 0xC0; ++first) {
+      for (const char* rest : {"", "\x80", "\x80\x80"}) {
+        if (is_utf8(std::string(part) + static_cast<char>(first) + rest)) return true;
+      }
+    }
+    return false;
+  };
+  std::mt19937 draw(3);
+  const std::string edges =
+      "a\x7F\x80\x8F\x90\x9F\xA0\xBF\xC0\xC1\xC2\xDF\xE0\xE1\xED\xEF\xF0\xF3\xF4\xF5\xFF";
+  for (int i = 0; i < 20'000; ++i) {
+    std::string text;
+    for (size_t n = draw() % 6; n > 0; --n) text += edges[draw() % edges.size()];
+    size_t expected = 0;
+    for (size_t size = 1; size <= std::min<size_t>(3, text.size()); ++size) {
+      const auto end = text.substr(text.size() - size);
+      if (utf8_prefix(end) == 0 && can_begin(end)) expected = size;
+    }
+    CAPTURE(to_hex(text));
+    REQUIRE(unfinished_utf8(text) == expected);
+  }
+}
+
+TEST_CASE("Text that stands there already is not returned again", "[streaming_decoder]") {
+  const BpeTokenizer tokenizer({});
+  auto decoder = tokenizer.streaming_decoder(false);
+  decoder->follow(Ids{'a', 0xE6, 0xBC});
+  CHECK(decoder->push(0xA2) == "\xA2");  // E6 BC was output with the prompt
+  CHECK(decoder->push('b') == "b");
+  CHECK(decoder->finish().empty());
+}
+
+TEST_CASE("A streaming decoder refuses calls out of order and unknown ids, unchanged",
+          "[streaming_decoder]") {
+  const BpeTokenizer tokenizer({});
+  auto decoder = tokenizer.streaming_decoder(true);
+  const std::string unknown = "BpeTokenizer: expected ids in [0, 256), got 256";
+  CHECK(value_error([&] { decoder->follow(Ids{'a', 0xC3, 256}); }) == unknown);
+  decoder->follow(Ids{0xC3});
+  CHECK(value_error([&] { decoder->follow(Ids{'a'}); }) ==
+        "StreamingDecoder: expected follow before any other call, got it after one");
+  CHECK(value_error([&] { (void)decoder->push(256); }) == unknown);
+  CHECK(decoder->push(0xA9) == "\xA9");
+  CHECK(decoder->finish().empty());
+  CHECK(value_error([&] { (void)decoder->push('a'); }) ==
+        "StreamingDecoder: expected no push after finish, got the token 97");
+  CHECK(value_error([&] { (void)decoder->finish(); }) ==
+        "StreamingDecoder: expected one call of finish, got another one");
 }

@@ -1,11 +1,10 @@
-#include "tokenizers/charsmap.h"
-
 #include <random>
 
 #include <catch2/catch_test_macros.hpp>
 
 #include "base/refusal.h"
 #include "support/refusal.h"
+#include "tokenizers/normalizers.h"
 #include "tokenizers/small_tokenizer.h"
 
 using namespace attentive;

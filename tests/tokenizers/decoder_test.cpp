@@ -1,10 +1,9 @@
-#include "tokenizers/decoder.h"
-
 #include <random>
 
 #include <catch2/catch_test_macros.hpp>
 
 #include "base/refusal.h"
+#include "tokenizers/decoders.h"
 #include "tokenizers/small_tokenizer.h"
 
 using namespace attentive;

@@ -8,8 +8,7 @@
 
 #include "base/refusal.h"
 #include "support/errors.h"
-#include "tokenizers/batch.h"
-#include "tokenizers/print_encoding.h"
+#include "tokenizers/pipeline.h"
 #include "tokenizers/small_tokenizer.h"
 
 using namespace attentive;

@@ -2,9 +2,9 @@
 
 #include <catch2/catch_test_macros.hpp>
 
-#include "tokenizers/normalizer.h"
-#include "tokenizers/pre_tokenizer.h"
-#include "tokenizers/print_encoding.h"
+#include "tokenizers/normalizers.h"
+#include "tokenizers/pre_tokenizers.h"
+#include "tokenizers/small_tokenizer.h"
 
 using namespace attentive::tokenizers;
 using Json = nlohmann::json;

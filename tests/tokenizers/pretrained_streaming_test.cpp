@@ -1,10 +1,10 @@
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/text/streaming_decoder.h>
+#include <attentive/text/tokenizer.h>
 #include <attentive/tokenizers/pretrained_tokenizer.h>
 
 #include "support/errors.h"
-#include "text/streaming_checks.h"
+#include "text/text_support.h"
 #include "tokenizers/small_tokenizer.h"
 
 using namespace attentive;

@@ -5,7 +5,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <attentive/text/bpe_tokenizer.h>
-#include <attentive/text/char_tokenizer.h>
+#include <attentive/text/tokenizer.h>
 #include <attentive/tokenizers/pretrained_tokenizer.h>
 
 #include "base/strings.h"

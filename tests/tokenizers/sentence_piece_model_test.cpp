@@ -1,5 +1,3 @@
-#include "tokenizers/convert/sentence_piece_model.h"
-
 #include <bit>
 #include <random>
 
@@ -8,6 +6,7 @@
 #include "base/files.h"
 #include "base/refusal.h"
 #include "support/refusal.h"
+#include "tokenizers/convert/vocabulary_files.h"
 #include "tokenizers/small_tokenizer.h"
 
 using namespace attentive;

@@ -12,7 +12,7 @@
 #include <c10/util/Exception.h>
 #include <nlohmann/json.hpp>
 
-#include <attentive/text/streaming_decoder.h>
+#include <attentive/text/tokenizer.h>
 #include <attentive/tokenizers/pretrained_tokenizer.h>
 
 using nlohmann::json;

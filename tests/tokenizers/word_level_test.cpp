@@ -1,6 +1,6 @@
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/text/char_tokenizer.h>
+#include <attentive/text/tokenizer.h>
 #include <attentive/tokenizers/pretrained_tokenizer.h>
 
 #include "support/errors.h"

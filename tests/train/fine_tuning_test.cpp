@@ -5,7 +5,7 @@
 #include <ATen/ops/arange.h>
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/text/char_tokenizer.h>
+#include <attentive/text/tokenizer.h>
 #include <attentive/train/language_model.h>
 #include <attentive/train/trainer.h>
 

@@ -6,7 +6,7 @@
 
 #include <attentive/models/generate.h>
 #include <attentive/text/bpe_tokenizer.h>
-#include <attentive/text/char_tokenizer.h>
+#include <attentive/text/tokenizer.h>
 #include <attentive/train/checkpoint.h>
 #include <attentive/train/language_model.h>
 

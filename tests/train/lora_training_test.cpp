@@ -5,7 +5,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <attentive/files/state_dict.h>
-#include <attentive/text/char_tokenizer.h>
+#include <attentive/text/tokenizer.h>
 #include <attentive/train/adamw.h>
 #include <attentive/train/language_model.h>
 #include <attentive/train/trainer.h>

@@ -7,7 +7,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <attentive/text/bpe_tokenizer.h>
-#include <attentive/text/char_tokenizer.h>
+#include <attentive/text/tokenizer.h>
 
 #include "base/refusal.h"
 #include "base/strings.h"

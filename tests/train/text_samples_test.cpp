@@ -7,8 +7,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <attentive/text/bpe_tokenizer.h>
-#include <attentive/text/char_tokenizer.h>
-#include <attentive/text/streaming_decoder.h>
+#include <attentive/text/tokenizer.h>
 #include <attentive/train/text_samples.h>
 #include <attentive/train/trainer.h>
 

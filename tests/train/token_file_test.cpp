@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include <attentive/text/bpe_tokenizer.h>
-#include <attentive/text/char_tokenizer.h>
+#include <attentive/text/tokenizer.h>
 #include <attentive/train/language_model.h>
 #include <attentive/train/token_file.h>
 

@@ -29,7 +29,7 @@ ALLOWED = (
     "bench/accelerate_bench.cpp",  # TorchScript
     "bench/zero_mask_bench.cpp",  # measures its attention kernel without what the library adds
     "src/accelerate/doors.cpp",  # PyTorch's attention operators, which it computes or leaves to PyTorch
-    "src/files/torch/torch_tensors.cpp",  # a tensor over a storage of a file, with the strides of the file
+    "src/files/torch/torch_file.cpp",  # a tensor over a storage of a file, with the strides of the file
     # Views and modes that only internals make, to see what the library does with them.
     "tests/accelerate/reach_test.cpp",
     "tests/accelerate/traps_test.cpp",

@@ -112,7 +112,7 @@ def bert_names(folder):
     """Other names, stated with their ids; tokens that only this model has."""
     words = word_pieces()
     words[:5] = ["<pad>", "<unk>", "<s>", "</s>", "<mask>"]
-    write(folder, "config.json", {"model_type": "electra"})
+    write(folder, "config.json", {"model_type": "bert"})
     write(folder, "vocab.txt", "\n".join(words) + "\n")
     write(folder, "tokenizer_config.json", {
         "tokenizer_class": "BertTokenizer", "cls_token": "<s>", "sep_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>",
@@ -147,7 +147,7 @@ def roberta(folder):
 
 def roberta_prefix(folder):
     roberta(folder)
-    write(folder, "config.json", {"model_type": "bart", "tokenizer_class": "RobertaTokenizer"})
+    write(folder, "config.json", {"model_type": "roberta", "tokenizer_class": "RobertaTokenizer"})
     write(folder, "tokenizer_config.json", {"add_prefix_space": True, "trim_offsets": False, "cls_token": "</s>"})
 
 
@@ -195,11 +195,6 @@ def mistral(folder):
     write(folder, "tokenizer_config.json", {
         "tokenizer_class": "LlamaTokenizer", "add_bos_token": True, "legacy": True, "bos_token": "<s>", "eos_token": "</s>",
         "added_tokens_decoder": {"0": token("<unk>"), "1": token("<s>"), "2": token("</s>"), "3": token("[INST]")}})
-
-
-def backend_unigram(folder):
-    write(folder, "config.json", {"model_type": "umt5"})
-    write(folder, "tokenizer.model", sentence_pieces(model_type="unigram", normalization_rule_tsv=str(rules(folder)), bos_id=-1, pad_id=3))
 
 
 def gemma(folder):
@@ -251,7 +246,7 @@ def camembert(folder):
 
 
 KINDS = [bert, bert_lines, bert_settings, bert_names, gpt2, gpt2_settings, roberta, roberta_prefix, qwen2, llama, llama_legacy, llama_plain, mistral,
-         backend_unigram, gemma, t5, t5_extra, albert, albert_cased, xlm_roberta, xlm_roberta_settings, camembert]
+         gemma, t5, t5_extra, albert, albert_cased, xlm_roberta, xlm_roberta_settings, camembert]
 
 
 class Draw:

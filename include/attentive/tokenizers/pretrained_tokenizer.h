@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -10,9 +11,24 @@
 #include <vector>
 
 #include <attentive/text/tokenizer.h>
-#include <attentive/tokenizers/text_span.h>
 
 namespace attentive {
+
+/// A part of a text, [begin, end). Python's offsets count characters (code points), not bytes.
+struct TextSpan {
+  int64_t begin = 0, end = 0;
+
+  bool operator==(const TextSpan&) const = default;
+};
+
+/// Converts spans that count the characters of a text in UTF-8 into spans that count its bytes, in the same
+/// order; `text.substr(begin, end - begin)` is then the text of a span. Throws c10::ValueError for text that
+/// is not UTF-8, and for a span that does not lie in the text, with its index and the number of characters.
+/// Costs O(n + spans), and 8 bytes of memory for each character of a text that is not ASCII.
+///
+///   const auto encoding = tokenizer.encode_text("Änderung");
+///   const auto bytes = attentive::byte_spans("Änderung", encoding.offsets);
+std::vector<TextSpan> byte_spans(std::string_view text, const std::vector<TextSpan>& spans);
 
 /// The encoding of a text or of a pair of texts. Each member has one value for each token; the names are
 /// Python's.
@@ -134,8 +150,9 @@ class PretrainedTokenizer final : public Tokenizer {
   /// tokenizer_config.json, special_tokens_map.json and added_tokens.json where they exist
   /// (docs/decisions/0013-published-folders.md). `to_json` then returns the document made from these files,
   /// which AutoTokenizer reads with equal ids. Throws c10::ValueError with the path and the reason; for
-  /// another class, the error quotes the line of Python that writes a `tokenizer.json`. Memory while reading:
-  /// a few times the size of the files.
+  /// another class, and for a model type that `load_pretrained` does not read (`gemma` and `t5` excepted),
+  /// the error quotes the line of Python that writes a `tokenizer.json`. Memory while reading: a few times
+  /// the size of the files.
   static PretrainedTokenizer load(const std::filesystem::path& path);
   /// Reads a `vocab.txt` with one token per line, as Python's BertTokenizer does, without regard to the model
   /// that it belongs to. Throws c10::ValueError with the path and the reason.

@@ -1,23 +1,143 @@
-#include "tokenizers/convert/folder_document.h"
-
+#include <algorithm>
+#include <array>
 #include <optional>
+#include <string_view>
 
 #include "base/files.h"
 #include "base/refusal.h"
-#include "tokenizers/convert/tokenizer_class.h"
-#include "tokenizers/convert/tokenizer_document.h"
+#include "tokenizers/convert/documents.h"
 #include "tokenizers/convert/vocabulary_files.h"
 
 namespace attentive::tokenizers {
 namespace {
 
+struct ClassFacts {
+  TokenizerClass kind;
+  const char* name;
+  const char* file;
+};
+
+constexpr std::array<ClassFacts, 11> kClasses{{
+    {TokenizerClass::Bert, "BertTokenizer", "vocab.txt"},
+    {TokenizerClass::Gpt2, "GPT2Tokenizer", "vocab.json"},
+    {TokenizerClass::Roberta, "RobertaTokenizer", "vocab.json"},
+    {TokenizerClass::Qwen2, "Qwen2Tokenizer", "vocab.json"},
+    {TokenizerClass::Llama, "LlamaTokenizer", "tokenizer.model"},
+    {TokenizerClass::Gemma, "GemmaTokenizer", "tokenizer.model"},
+    {TokenizerClass::Backend, "TokenizersBackend", "tokenizer.model"},
+    {TokenizerClass::T5, "T5Tokenizer", "spiece.model"},
+    {TokenizerClass::Albert, "AlbertTokenizer", "spiece.model"},
+    {TokenizerClass::XlmRoberta, "XLMRobertaTokenizer", "sentencepiece.bpe.model"},
+    {TokenizerClass::Camembert, "CamembertTokenizer", "sentencepiece.bpe.model"},
+}};
+
+// AutoTokenizer's treatment of the class that a folder states.
+enum class Stated {
+  Counts,   // before the class of the model type
+  Ignored,  // the model type demands its class
+  Wrong,    // so does this one, whose published folders also name Python code that is not needed
+};
+
+struct ModelType {
+  std::string_view name;
+  TokenizerClass kind;
+  Stated stated = Stated::Counts;
+};
+
+// The model types that load_pretrained reads, and gemma and t5. AutoTokenizer knows two hundred more, with
+// exceptions of their own; they are refused.
+constexpr std::array<ModelType, 14> kModelTypes{{
+    {"albert", TokenizerClass::Albert},
+    {"bert", TokenizerClass::Bert},
+    {"camembert", TokenizerClass::Camembert},
+    {"gemma", TokenizerClass::Gemma},
+    {"gemma2", TokenizerClass::Gemma},
+    {"gemma3_text", TokenizerClass::Gemma},
+    {"gpt2", TokenizerClass::Gpt2},
+    {"llama", TokenizerClass::Backend},
+    {"mistral", TokenizerClass::Backend, Stated::Ignored},
+    {"qwen2", TokenizerClass::Qwen2, Stated::Wrong},
+    {"qwen3", TokenizerClass::Qwen2},
+    {"roberta", TokenizerClass::Roberta},
+    {"t5", TokenizerClass::T5},
+    {"xlm-roberta", TokenizerClass::XlmRoberta},
+}};
+static_assert(std::ranges::is_sorted(kModelTypes, {}, &ModelType::name));
+
+const ClassFacts& facts_of(TokenizerClass kind) {
+  return *std::ranges::find(kClasses, kind, &ClassFacts::kind);
+}
+
+const ModelType* find_model_type(std::string_view name) {
+  const auto found = std::ranges::lower_bound(kModelTypes, name, {}, &ModelType::name);
+  return found != kModelTypes.end() && found->name == name ? &*found : nullptr;
+}
+
+const ClassFacts* class_of_name(std::string_view name) {
+  if (name == "PreTrainedTokenizerFast" || name == "PreTrainedTokenizer") name = "TokenizersBackend";
+  if (name.ends_with("Fast")) name.remove_suffix(4);
+  const auto found = std::ranges::find(kClasses, name, &ClassFacts::name);
+  return found == kClasses.end() ? nullptr : &*found;
+}
+
+// Returns a member that is a string; as in Python, null and "" count as absent.
+std::string stated_text(const JsonView& json, std::string_view key) {
+  const auto value = json.find(key);
+  return value ? value->string() : std::string();
+}
+
+// Refuses a folder with Python code, which AutoTokenizer runs if the caller trusts it.
+void refuse_own_code(const JsonView& tokenizer_config) {
+  const auto map = tokenizer_config.find("auto_map");
+  if (!map) return;
+  const bool is_list = map->raw().is_array();
+  if (!is_list && !map->has("AutoTokenizer")) return;
+  const auto classes = is_list ? *map : map->at("AutoTokenizer");
+  std::string name;
+  if (classes.raw().is_array()) {
+    for (const auto& item : classes.items()) {
+      if (name.empty() && item.raw().is_string()) name = item.string();
+    }
+  }
+  refuse("auto_map of tokenizer_config.json names Python code of the folder's own, {}, which is not run here",
+         quoted_name(name));
+}
+
+}  // namespace
+
+ChosenClass choose_tokenizer_class(const JsonView& tokenizer_config, const JsonView& config) {
+  const auto name = stated_text(config, "model_type");
+  const auto* const type = find_model_type(name);
+  const auto counts = type ? type->stated : Stated::Counts;
+  if (counts != Stated::Wrong) refuse_own_code(tokenizer_config);
+  if (!type && !name.empty()) {
+    refuse("the tokenizer of model_type {} of config.json is not read here", quoted_name(name));
+  }
+  auto stated = stated_text(tokenizer_config, "tokenizer_class");
+  const char* const file = stated.empty() ? "config.json" : "tokenizer_config.json";
+  if (stated.empty()) stated = stated_text(config, "tokenizer_class");
+  if (!stated.empty() && counts == Stated::Counts) {
+    const auto* const facts = class_of_name(stated);
+    if (!facts) refuse("tokenizer_class {} of {} is not read here", quoted_name(stated), file);
+    return {facts->kind, fmt::format("tokenizer_class of {}", file)};
+  }
+  if (type) return {type->kind, fmt::format("model_type {} of config.json", quoted_name(name))};
+  return {TokenizerClass::Backend, "neither tokenizer_config.json nor config.json names a class or a model"};
+}
+
+const char* name_of(TokenizerClass kind) {
+  return facts_of(kind).name;
+}
+
+const char* vocabulary_file_of(TokenizerClass kind) {
+  return facts_of(kind).file;
+}
+
+namespace {
+
 // These limits exceed the published files: their vocabularies have at most 20 MiB, their settings 1 MiB.
 constexpr size_t kLargestVocabulary = size_t{1} << 26;
 constexpr size_t kLargestSettings = size_t{1} << 24;
-constexpr const char* kInPython =
-    "; in Python, transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(folder) writes a "
-    "tokenizer.json";
-
 // Parses a file of the folder; errors are prefixed with the file's name.
 template <class Parse>
 auto read_as(const std::filesystem::path& folder, const char* name, const Parse& parse) {
@@ -34,17 +154,6 @@ std::string text_if_there(const std::filesystem::path& folder, const char* name)
   auto text = read_file(folder / name, kLargestSettings);
   if (text.empty()) refuse("{}: expected an object, got an empty file", name);
   return text;
-}
-
-nlohmann::json object_of(const char* name, const std::string& text) {
-  if (text.empty()) return nlohmann::json::object();
-  try {
-    auto document = parse_json(text);
-    if (!document.is_object()) JsonView(document).expected("an object");
-    return document;
-  } catch (const Refusal& refusal) {
-    refuse("{}: {}", name, refusal.what());
-  }
 }
 
 std::string listed_vocabularies(const std::filesystem::path& folder) {
@@ -100,8 +209,8 @@ std::string convert_folder(const std::filesystem::path& folder) {
         "expected tokenizer.json, vocab.txt, vocab.json and merges.txt, or a SentencePiece model; got none");
   }
   const auto config_text = text_if_there(folder, "tokenizer_config.json");
-  const auto tokenizer_config = object_of("tokenizer_config.json", config_text);
-  const auto config = object_of("config.json", text_if_there(folder, "config.json"));
+  const auto tokenizer_config = parse_settings(config_text, "tokenizer_config.json");
+  const auto config = parse_settings(text_if_there(folder, "config.json"), "config.json");
   std::optional<ChosenClass> chosen;
   try {
     chosen = choose_tokenizer_class(JsonView(tokenizer_config), JsonView(config));

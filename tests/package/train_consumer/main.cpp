@@ -7,7 +7,7 @@
 #include <ATen/ops/equal.h>
 
 #include <attentive/models/generate.h>
-#include <attentive/text/char_tokenizer.h>
+#include <attentive/text/tokenizer.h>
 #include <attentive/train/checkpoint.h>
 #include <attentive/train/language_model.h>
 #include <attentive/train/trainer.h>
