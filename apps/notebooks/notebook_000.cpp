@@ -7,7 +7,7 @@
 #include <attentive/functional/heads.h>
 #include <attentive/notebooks/multi_head_self_attention.h>
 #include <attentive/notebooks/scaled_dot_product_attention.h>
-#include <attentive/parity/draws.h>
+#include <attentive/parity/compare.h>
 
 #include "notebooks.h"
 

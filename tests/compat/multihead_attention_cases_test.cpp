@@ -7,9 +7,9 @@
 using namespace attentive;
 
 TEST_CASE("MultiheadAttention equals PyTorch on every recorded case", "[compat][multihead_attention]") {
-  test::check_cases("torch/mha-*.safetensors", 150);
+  test::check_cases("torch#mha-*", 150);
 }
 
 TEST_CASE("MultiheadAttention drops what PyTorch drops for a seed", "[compat][multihead_attention]") {
-  test::check_dropout_cases("dropout/torch.nn.MultiheadAttention-*.safetensors");
+  test::check_dropout_cases("dropout#torch.nn.MultiheadAttention-*");
 }

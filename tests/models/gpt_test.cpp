@@ -11,7 +11,7 @@
 #include <attentive/files/safetensors.h>
 #include <attentive/files/state_dict.h>
 #include <attentive/models/gpt.h>
-#include <attentive/parity/draws.h>
+#include <attentive/parity/compare.h>
 
 #include "models/decoder_suite.h"
 #include "support/compare.h"
