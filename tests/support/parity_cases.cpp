@@ -11,9 +11,15 @@
 namespace attentive::test {
 
 SafetensorsFile case_contents(const std::string& place) {
-  auto cases = load_cases(place);
-  REQUIRE(cases.size() == 1);
-  return std::move(cases.begin()->second);
+  static std::map<std::string, SafetensorsFile> known;  // a bundle takes dozens of milliseconds
+  if (!known.count(place)) {
+    auto cases = load_cases(place);
+    REQUIRE(cases.size() == 1);
+    known.emplace(place, std::move(cases.begin()->second));
+  }
+  auto content = known.at(place);
+  for (auto& item : content.tensors) item.second = item.second.clone();
+  return content;
 }
 
 // std::filesystem is avoided here, because libtorch exports directory iterators of an older libstdc++.

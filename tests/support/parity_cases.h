@@ -9,7 +9,7 @@
 
 namespace attentive::test {
 
-/// The contents of the one case at a place, `FILE` or `FILE#case`.
+/// A copy of the contents of one committed case, `FILE` or `FILE#case`.
 SafetensorsFile case_contents(const std::string& place);
 
 /// The committed cases whose bundle and name match a pattern, such as "encoders#vit-*", sorted.
