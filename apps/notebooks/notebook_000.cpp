@@ -6,7 +6,7 @@
 #include <attentive/core/guards.h>
 #include <attentive/functional/heads.h>
 #include <attentive/notebooks/toy_notebook.h>
-#include <attentive/parity/draws.h>
+#include <attentive/parity/compare.h>
 
 #include "notebooks.h"
 

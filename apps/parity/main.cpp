@@ -20,16 +20,32 @@ namespace {
 constexpr int kDifferent = 1;
 constexpr int kUnusable = 2;
 
-Outcome run(const std::string& path, const attentive::CaseSettings& settings) {
-  Outcome outcome{path};
+// Calls `work`; an error becomes that of an outcome.
+template <class Work>
+Outcome outcome_of(const std::string& place, const Work& work) {
+  Outcome outcome{place};
   try {
-    outcome.report = attentive::run_case(attentive::read_case(path), settings);
+    work(outcome);
   } catch (const c10::Error& error) {
     outcome.error = error.what_without_backtrace();
   } catch (const std::exception& error) {
     outcome.error = error.what();
   }
   return outcome;
+}
+
+// Runs the cases at a place. `done` is called with each outcome; a place that cannot be read is one outcome.
+template <class Done>
+void run(const std::string& place, const attentive::CaseSettings& settings, const Done& done) {
+  std::map<std::string, attentive::SafetensorsFile> cases;
+  auto read = outcome_of(place, [&](Outcome&) { cases = attentive::load_cases(place); });
+  if (!read.error.empty()) return done(std::move(read));
+  for (auto& [name, content] : cases) {
+    auto& file = content;
+    done(outcome_of(name, [&](Outcome& outcome) {
+      outcome.report = attentive::run_case(attentive::make_case(std::move(file), outcome.path), settings);
+    }));
+  }
 }
 
 int exit_code(const std::vector<Outcome>& outcomes, bool allow_skipped) {
@@ -49,7 +65,7 @@ int main(int argc, char** argv) {
       "Runs parity cases written from Python modules on the C++ modules of the same names.\n"
       "Exit status: 0 if every tensor of every case agrees, 1 on a difference, 2 if a case cannot be run.",
       "attentive-parity");
-  std::vector<std::string> paths;
+  std::vector<std::string> places;
   attentive::CaseSettings settings;
   std::string device = "cpu", backend = "auto";
   bool json = false, quiet = false, allow_skipped = false;
@@ -57,7 +73,8 @@ int main(int argc, char** argv) {
                                                               {"reference", attentive::Backend::Reference},
                                                               {"torch", attentive::Backend::Torch},
                                                               {"native", attentive::Backend::Native}};
-  app.add_option("CASE", paths, "safetensors files that hold a case")->required();
+  app.add_option("CASE", places, "FILE, a safetensors file with a case or a bundle of cases, or FILE#case")
+      ->required();
   app.add_option("--atol", settings.atol, "absolute tolerance, in place of the dtype's own")
       ->check(apps::number(0, 1e300));
   app.add_option("--rtol", settings.rtol, "relative tolerance, in place of the dtype's own")
@@ -75,16 +92,18 @@ int main(int argc, char** argv) {
     if (device == "cuda" || (device == "auto" && at::hasCUDA())) settings.device = at::kCUDA;
     settings.backend = backends.at(backend);
     std::vector<Outcome> outcomes;
-    for (const auto& path : paths) {
-      outcomes.push_back(run(path, settings));
-      const std::string status = outcomes.back().status();
-      if (json || (quiet && status == "passed")) continue;
-      fmt::print("{}", to_text(outcomes.back()));
-      apps::flush_output();
+    for (const auto& place : places) {
+      run(place, settings, [&](Outcome outcome) {
+        outcomes.push_back(std::move(outcome));
+        const std::string status = outcomes.back().status();
+        if (json || (quiet && status == "passed")) return;
+        fmt::print("{}", to_text(outcomes.back()));
+        apps::flush_output();
+      });
     }
     if (json) {
       fmt::print("{}\n", to_json(outcomes));
-    } else if (paths.size() > 1) {
+    } else if (outcomes.size() > 1) {
       fmt::print("{}\n", summary(outcomes));
     }
     return exit_code(outcomes, allow_skipped);

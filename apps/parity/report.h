@@ -5,7 +5,7 @@
 
 #include <attentive/parity/case.h>
 
-/// The result for one file: a report, or the reason why there is none.
+/// The result of one case, or of a file that cannot be read: a report, or the reason why there is none.
 struct Outcome {
   std::string path;
   attentive::CaseReport report = {};

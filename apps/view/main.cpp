@@ -49,8 +49,9 @@ void declare(CLI::App& app, Settings& s) {
              "The image, as the model takes it: a tensor (C, H, W) or (1, C, H, W) in a file of torch.save "
              "or safetensors; PNG is not read")
           ->needs(model);
-  auto* of_case =
-      app.add_option("--case", s.parity_case, "A parity case in place of a model")->excludes(model);
+  auto* of_case = app.add_option("--case", s.parity_case,
+                                 "A parity case in place of a model: FILE, or FILE#case of a bundle")
+                      ->excludes(model);
   text->excludes(ids)->excludes(image);
   ids->excludes(image);
   app.add_option("--out", s.html, "The page to write: page.html");

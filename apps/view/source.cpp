@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include <attentive/functional/attention_recorder.h>
-#include <attentive/parity/case_attention.h>
+#include <attentive/parity/case.h>
 #include <attentive/viz/write_page.h>
 
 #include "image.h"

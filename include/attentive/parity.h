@@ -4,6 +4,4 @@
 /// includes only what it uses.
 
 #include <attentive/parity/case.h>
-#include <attentive/parity/case_attention.h>
 #include <attentive/parity/compare.h>
-#include <attentive/parity/draws.h>

@@ -1,12 +1,14 @@
+#include <algorithm>
 #include <charconv>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include <attentive/parity/case.h>
 
 #include "base/refusal.h"
-#include "parity/case_arguments.h"
+#include "parity/case_modules.h"
 
 namespace attentive {
 namespace {
@@ -70,7 +72,79 @@ void place(Case& result, const std::string& name, const at::Tensor& tensor) {
   }
 }
 
+// Splits `FILE#case`; a place without a case is a file.
+std::pair<std::filesystem::path, std::optional<std::string>> split_place(const std::filesystem::path& place) {
+  const auto text = place.string();
+  const auto mark = text.rfind('#');
+  std::error_code unknown;
+  if (mark == std::string::npos || std::filesystem::exists(place, unknown)) return {place, std::nullopt};
+  return {text.substr(0, mark), text.substr(mark + 1)};
+}
+
+bool is_bundle(const SafetensorsFile& file) {
+  if (file.metadata.count("module")) return false;
+  return std::any_of(file.metadata.begin(), file.metadata.end(),
+                     [](const auto& item) { return item.first.find('/') != std::string::npos; });
+}
+
+// The contents of each case of a bundle, by name. No case's name holds a slash, so that names which begin
+// alike stay apart.
+std::map<std::string, SafetensorsFile> split_bundle(const std::string& path, SafetensorsFile bundle) {
+  std::map<std::string, SafetensorsFile> cases;
+  const auto split = [&](std::string_view what, const std::string& name) {
+    const auto slash = name.find('/');
+    if (slash == 0 || slash == std::string::npos) {
+      fail_case(path, fmt::format("expected {} of a bundle to be named <case>/<name>, got {}", what,
+                                  quoted_name(name)));
+    }
+    return std::pair(name.substr(0, slash), name.substr(slash + 1));
+  };
+  for (auto& [name, text] : bundle.metadata) {
+    const auto [test_case, key] = split("metadata", name);
+    cases[test_case].metadata.emplace(key, std::move(text));
+  }
+  for (auto& [name, tensor] : bundle.tensors) {
+    const auto [test_case, key] = split("a tensor", name);
+    cases[test_case].tensors.emplace(key, std::move(tensor));
+  }
+  return cases;
+}
+
+// The first names, for a message.
+std::string some_names(const std::map<std::string, SafetensorsFile>& cases) {
+  std::string names;
+  size_t left = 5;
+  for (const auto& item : cases) {
+    if (left-- == 0) return names + ", ...";
+    names += (names.empty() ? "" : ", ") + item.first;
+  }
+  return names;
+}
+
 }  // namespace
+
+std::map<std::string, SafetensorsFile> load_cases(const std::filesystem::path& place) {
+  const auto [file, chosen] = split_place(place);
+  const auto path = file.string();
+  auto content = load_safetensors(file);
+  std::map<std::string, SafetensorsFile> result;
+  if (!is_bundle(content)) {
+    if (chosen)
+      fail_case(path, fmt::format("expected a bundle with the case {}, got a file without case names",
+                                  quoted_name(*chosen)));
+    result.emplace(path, std::move(content));
+    return result;
+  }
+  auto cases = split_bundle(path, std::move(content));
+  if (chosen && !cases.count(*chosen)) {
+    fail_case(path, fmt::format("expected the name of one of its {} cases ({}), got {}", cases.size(),
+                                some_names(cases), quoted_name(*chosen)));
+  }
+  for (auto& [name, contents] : cases) {
+    if (!chosen || name == *chosen) result.emplace(path + '#' + name, std::move(contents));
+  }
+  return result;
+}
 
 Case make_case(SafetensorsFile file, std::string name) {
   Case result;
@@ -95,8 +169,14 @@ Case make_case(SafetensorsFile file, std::string name) {
   return result;
 }
 
-Case read_case(const std::filesystem::path& path) {
-  return make_case(load_safetensors(path), path.string());
+Case read_case(const std::filesystem::path& place) {
+  auto cases = load_cases(place);
+  auto& [name, content] = *cases.begin();
+  if (cases.size() > 1) {
+    fail_case(place.string(),
+              fmt::format("expected one case, got a bundle of {}: name one, such as {}", cases.size(), name));
+  }
+  return make_case(std::move(content), name);
 }
 
 bool CaseReport::passed() const {

@@ -1,20 +1,80 @@
 #pragma once
 
+// The arguments of a case, the module that it runs, and the registry of modules.
+
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <ATen/core/Tensor.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
 #include <torch/nn/module.h>
 
-#include <attentive/compat/transformer_layers.h>
-#include <attentive/core/options.h>
+#include <attentive/core/guards.h>
 #include <attentive/parity/case.h>
 
-#include "parity/case_arguments.h"
-
 namespace attentive {
+
+/// Throws CaseError `<name>: <reason>`.
+[[noreturn]] inline void fail_case(const std::string& name, const std::string& reason) {
+  throw CaseError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, fmt::format("{}: {}", name, reason));
+}
+
+/// The keyword arguments of a Python constructor or call, from JSON. A null or absent argument has Python's
+/// default. Every getter throws CaseError naming the argument if its value has another type.
+class CaseArguments {
+ public:
+  /// `what` describes an argument in messages: "option" or "call argument".
+  CaseArguments(std::string case_name, std::string what, const std::string& json);
+
+  std::vector<std::string> names() const;
+  bool has(std::string_view name) const;
+  const nlohmann::json& json() const { return values_; }
+
+  int64_t integer(std::string_view name) const;
+  int64_t integer(std::string_view name, int64_t otherwise) const;
+  double number(std::string_view name) const;
+  double number(std::string_view name, double otherwise) const;
+  std::optional<double> optional_number(std::string_view name) const;
+  std::optional<int64_t> optional_integer(std::string_view name) const;
+  bool boolean(std::string_view name, bool otherwise) const;
+  /// Returns an argument that must be one of `known`; otherwise throws CaseError naming them.
+  std::string choice(std::string_view name, std::string_view otherwise,
+                     const std::vector<std::string_view>& known) const;
+
+ private:
+  const nlohmann::json* find(std::string_view name) const;  // null: absent, or null in the file
+  [[noreturn]] void wrong_type(std::string_view name, std::string_view expected) const;
+  [[noreturn]] void missing(std::string_view name) const;
+
+  std::string case_name_;
+  std::string what_;
+  nlohmann::json values_;
+};
+
+/// The tensor arguments of a call. Floating-point ones are autograd leaves in the dtype of the arithmetic.
+class CaseInputs {
+ public:
+  CaseInputs(std::string case_name, std::map<std::string, at::Tensor> leaves)
+      : case_name_(std::move(case_name)), leaves_(std::move(leaves)) {}
+
+  /// Throws CaseError if the tensor is absent.
+  const at::Tensor& required(const std::string& name) const;
+  /// Undefined if the tensor is absent.
+  at::Tensor optional(const std::string& name) const;
+
+  const std::string& case_name() const { return case_name_; }
+
+ private:
+  std::string case_name_;
+  std::map<std::string, at::Tensor> leaves_;
+};
 
 struct CaseOutput {
   at::Tensor output;
@@ -30,8 +90,15 @@ struct CaseRunner {
   std::vector<std::string> normal = {};  // the parameters with normal initial values; all others are uniform
 };
 
-/// The mask as PyTorch would use it: autocast rounds a floating-point mask like every other argument.
-at::Tensor torch_mask(const CaseInputs& inputs, const std::string& name);
+/// Makes a runner for a module whose options have no backend, so that one is only preferred.
+template <class Holder, class Output>
+CaseRunner preferring(Backend backend, Holder module, Output output) {
+  return {module.ptr(),
+          [=](const CaseInputs& inputs, const CaseArguments& call, Weights) mutable -> CaseOutput {
+            const BackendGuard guard(backend);
+            return {output(module, inputs, call)};
+          }};
+}
 
 /// One entry of the registry: a Python name and the arguments that it accepts.
 struct CaseModule {
@@ -43,19 +110,11 @@ struct CaseModule {
   std::vector<std::string_view> call = {};
 };
 
-/// Builds the options of PyTorch's transformer layers from their Python names.
-compat::TransformerLayerOptions torch_layer_options(const CaseArguments& options);
-std::vector<std::string_view> torch_layer_option_names();
-
-/// The registry entries of the notebooks' classes, PyTorch's attention, its transformer layers, stacks of
-/// them, and whole models; and all entries together.
+/// The registry's entries: the notebooks' classes; PyTorch's attention, its transformer layers and stacks of
+/// them; whole models.
 std::vector<CaseModule> notebook_case_modules();
 std::vector<CaseModule> torch_case_modules();
-std::vector<CaseModule> torch_layer_case_modules();
-std::vector<CaseModule> torch_stack_case_modules();
 std::vector<CaseModule> model_case_modules();
-std::vector<CaseModule> encoder_case_modules();
-const std::vector<CaseModule>& case_registry();
 
 /// Finds the entry for the case's module. If a name stands for two classes, the options decide. Throws
 /// CaseError for an unknown module, option, call argument or input.

@@ -1,19 +1,26 @@
-// PyTorch's own attention, with its Python names. Masks, alignment and shapes follow PyTorch's conventions
-// here.
+// PyTorch's own attention, transformer layers and stacks of them, with their Python names. Masks, alignment
+// and shapes follow PyTorch's conventions here. The options of encoders and decoders are those of their
+// layers, num_layers, and whether a final norm follows, with its eps and bias.
 
 #include <algorithm>
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/autocast_mode.h>
+#include <ATen/ops/silu.h>
+#include <ATen/ops/tanh.h>
 
 #include <attentive/compat/multihead_attention.h>
+#include <attentive/compat/transformer.h>
+#include <attentive/compat/transformer_layers.h>
 #include <attentive/core/guards.h>
 #include <attentive/functional/attention.h>
 
-#include "parity/case_arguments.h"
 #include "parity/case_modules.h"
 
 namespace attentive {
+namespace {
+
+// The mask as PyTorch would use it: autocast rounds a floating-point mask like every other argument.
 at::Tensor torch_mask(const CaseInputs& inputs, const std::string& name) {
   const auto mask = inputs.optional(name);
   if (!mask.defined() || !mask.is_floating_point()) return mask;
@@ -21,8 +28,6 @@ at::Tensor torch_mask(const CaseInputs& inputs, const std::string& name) {
   if (!at::autocast::is_autocast_enabled(device)) return mask;
   return at::autocast::cached_cast(at::autocast::get_autocast_dtype(device), mask, device);
 }
-
-namespace {
 
 // A mask with fewer dimensions than q covers the last ones, as everywhere in PyTorch.
 Mask mask_like(at::Tensor mask, int64_t rank) {
@@ -120,9 +125,110 @@ CaseRunner multihead_attention(const CaseArguments& options, Backend backend) {
   return runner;
 }
 
+// "relu" and "gelu" are Python's names; the other names stand for functions of torch.nn.functional.
+compat::Activation activation(const CaseArguments& options) {
+  const auto name = options.choice("activation", "relu", {"relu", "gelu", "silu", "tanh"});
+  if (name == "gelu") return torch::kGELU;
+  if (name == "silu") return [](const at::Tensor& x) { return at::silu(x); };
+  if (name == "tanh") return [](const at::Tensor& x) { return at::tanh(x); };
+  return torch::kReLU;
+}
+
+compat::TransformerLayerOptions torch_layer_options(const CaseArguments& options) {
+  return compat::TransformerLayerOptions(options.integer("d_model"), options.integer("nhead"))
+      .dim_feedforward(options.integer("dim_feedforward", 2048))
+      .dropout(options.number("dropout", 0.1))
+      .activation(activation(options))
+      .layer_norm_eps(options.number("layer_norm_eps", 1e-5))
+      .batch_first(options.boolean("batch_first", false))
+      .norm_first(options.boolean("norm_first", false))
+      .bias(options.boolean("bias", true));
+}
+
+CaseRunner encoder_layer(const CaseArguments& options, Backend backend) {
+  compat::TransformerEncoderLayer layer(torch_layer_options(options));
+  return preferring(
+      backend, std::move(layer), [](auto& m, const CaseInputs& inputs, const CaseArguments& call) {
+        return m->forward(inputs.required("src"), torch_mask(inputs, "src_mask"),
+                          torch_mask(inputs, "src_key_padding_mask"), call.boolean("is_causal", false));
+      });
+}
+
+CaseRunner decoder_layer(const CaseArguments& options, Backend backend) {
+  compat::TransformerDecoderLayer layer(torch_layer_options(options));
+  return preferring(
+      backend, std::move(layer), [](auto& m, const CaseInputs& inputs, const CaseArguments& call) {
+        return m->forward(inputs.required("tgt"), inputs.required("memory"), torch_mask(inputs, "tgt_mask"),
+                          torch_mask(inputs, "memory_mask"), torch_mask(inputs, "tgt_key_padding_mask"),
+                          torch_mask(inputs, "memory_key_padding_mask"), call.boolean("tgt_is_causal", false),
+                          call.boolean("memory_is_causal", false));
+      });
+}
+
+std::optional<compat::LayerNormOptions> last_norm(const CaseArguments& options,
+                                                  const compat::TransformerLayerOptions& layer) {
+  if (!options.boolean("norm", false)) return std::nullopt;
+  return compat::LayerNormOptions(layer.d_model()).eps(layer.layer_norm_eps()).bias(layer.bias());
+}
+
+std::optional<bool> hint(const CaseArguments& call, std::string_view name) {
+  if (!call.has(name)) return std::nullopt;
+  return call.boolean(name, false);
+}
+
+CaseRunner encoder(const CaseArguments& options, Backend backend) {
+  const auto layer = torch_layer_options(options);
+  compat::TransformerEncoder stack(compat::TransformerEncoderOptions(layer, options.integer("num_layers"))
+                                       .norm(last_norm(options, layer)));
+  return preferring(backend, std::move(stack),
+                    [](auto& m, const CaseInputs& inputs, const CaseArguments& call) {
+                      return m->forward(inputs.required("src"), torch_mask(inputs, "mask"),
+                                        torch_mask(inputs, "src_key_padding_mask"), hint(call, "is_causal"));
+                    });
+}
+
+CaseRunner decoder(const CaseArguments& options, Backend backend) {
+  const auto layer = torch_layer_options(options);
+  compat::TransformerDecoder stack(compat::TransformerDecoderOptions(layer, options.integer("num_layers"))
+                                       .norm(last_norm(options, layer)));
+  return preferring(
+      backend, std::move(stack), [](auto& m, const CaseInputs& inputs, const CaseArguments& call) {
+        return m->forward(inputs.required("tgt"), inputs.required("memory"), torch_mask(inputs, "tgt_mask"),
+                          torch_mask(inputs, "memory_mask"), torch_mask(inputs, "tgt_key_padding_mask"),
+                          torch_mask(inputs, "memory_key_padding_mask"), hint(call, "tgt_is_causal"),
+                          call.boolean("memory_is_causal", false));
+      });
+}
+
+CaseRunner transformer(const CaseArguments& options, Backend backend) {
+  compat::Transformer model(compat::TransformerOptions(torch_layer_options(options))
+                                .num_encoder_layers(options.integer("num_encoder_layers", 6))
+                                .num_decoder_layers(options.integer("num_decoder_layers", 6)));
+  return preferring(
+      backend, std::move(model), [](auto& m, const CaseInputs& inputs, const CaseArguments& call) {
+        return m->forward(inputs.required("src"), inputs.required("tgt"), torch_mask(inputs, "src_mask"),
+                          torch_mask(inputs, "tgt_mask"), torch_mask(inputs, "memory_mask"),
+                          torch_mask(inputs, "src_key_padding_mask"),
+                          torch_mask(inputs, "tgt_key_padding_mask"),
+                          torch_mask(inputs, "memory_key_padding_mask"), hint(call, "src_is_causal"),
+                          hint(call, "tgt_is_causal"), call.boolean("memory_is_causal", false));
+      });
+}
+
+std::vector<std::string_view> with_layer_options(std::vector<std::string_view> names,
+                                                 const std::vector<std::string_view>& layer) {
+  names.insert(names.end(), layer.begin(), layer.end());
+  return names;
+}
+
 }  // namespace
 
 std::vector<CaseModule> torch_case_modules() {
+  const std::vector<std::string_view> layer{"d_model",     "nhead",      "dim_feedforward",
+                                            "dropout",     "activation", "layer_norm_eps",
+                                            "batch_first", "norm_first", "bias"};
+  const auto stack = with_layer_options({"num_layers", "norm"}, layer);
+  const auto both_stacks = with_layer_options({"num_encoder_layers", "num_decoder_layers"}, layer);
   return {
       {"torch.nn.MultiheadAttention",
        {"embed_dim", "num_heads", "dropout", "bias", "add_bias_kv", "add_zero_attn", "kdim", "vdim",
@@ -137,6 +243,37 @@ std::vector<CaseModule> torch_case_modules() {
        true,  // an eager function in its place may return weights
        sdpa,
        {"dropout_p", "is_causal", "scale", "enable_gqa"}},
+      {"torch.nn.TransformerEncoderLayer",
+       layer,
+       {"src", "src_mask", "src_key_padding_mask"},
+       false,
+       encoder_layer,
+       {"is_causal"}},
+      {"torch.nn.TransformerDecoderLayer",
+       layer,
+       {"tgt", "memory", "tgt_mask", "memory_mask", "tgt_key_padding_mask", "memory_key_padding_mask"},
+       false,
+       decoder_layer,
+       {"tgt_is_causal", "memory_is_causal"}},
+      {"torch.nn.TransformerEncoder",
+       stack,
+       {"src", "mask", "src_key_padding_mask"},
+       false,
+       encoder,
+       {"is_causal"}},
+      {"torch.nn.TransformerDecoder",
+       stack,
+       {"tgt", "memory", "tgt_mask", "memory_mask", "tgt_key_padding_mask", "memory_key_padding_mask"},
+       false,
+       decoder,
+       {"tgt_is_causal", "memory_is_causal"}},
+      {"torch.nn.Transformer",
+       both_stacks,
+       {"src", "tgt", "src_mask", "tgt_mask", "memory_mask", "src_key_padding_mask", "tgt_key_padding_mask",
+        "memory_key_padding_mask"},
+       false,
+       transformer,
+       {"src_is_causal", "tgt_is_causal", "memory_is_causal"}},
   };
 }
 

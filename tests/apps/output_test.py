@@ -18,7 +18,7 @@ ROOT = pathlib.Path(sys.argv[1]).resolve()
 PROGRAMS = {path.name: path for path in (pathlib.Path(argument).resolve() for argument in sys.argv[2:])}
 FULL = "cannot write to standard output: No space left on device"
 CLOSED = "cannot write to standard output: Bad file descriptor"
-CASE = str(ROOT / "tests/parity/notebooks/MultiHeadAttention-notebook.safetensors")
+CASE = str(ROOT / "tests/parity/notebooks.safetensors#MultiHeadAttention-notebook")
 
 
 def safetensors(path, tensors):

@@ -83,13 +83,13 @@ class ViewTest(unittest.TestCase):
         self.assertRegex(done.stderr, r"^attentive-view: the text has \d+ tokens, but the model's context is 16; --tokens 16 takes the first of them\n$")
 
     def test_a_parity_case_is_shown(self):
-        _, data = self.shown("--case", CASES / "notebooks/MultiHeadAttention-notebook.safetensors", "--batch", 1)
+        _, data = self.shown("--case", CASES / "notebooks.safetensors#MultiHeadAttention-notebook", "--batch", 1)
         (layer,) = data["views"]
         self.assertEqual((layer["path"], layer["batch"], layer["queries"], len(layer["heads"])), ("MultiHeadAttention", 1, 6, 2))
-        self.assertEqual(data["title"], "MultiHeadAttention-notebook.safetensors")
-        _, data = self.shown("--case", CASES / "encoders/bert-hidden.safetensors", "--layers", "blocks.1")
+        self.assertEqual(data["title"], "notebooks.safetensors#MultiHeadAttention-notebook")
+        _, data = self.shown("--case", CASES / "encoders.safetensors#bert-hidden", "--layers", "blocks.1")
         self.assertEqual([layer["path"] for layer in data["views"]], ["blocks.1.att"])
-        _, data = self.shown("--case", CASES / "encoders/albert-hidden.safetensors")  # one block, run several times
+        _, data = self.shown("--case", CASES / "encoders.safetensors#albert-hidden")  # one block, run several times
         paths = [layer["path"] for layer in data["views"]]
         self.assertEqual(paths[:2], ["blocks.0.att, call 0", "blocks.0.att, call 1"])
 
@@ -140,7 +140,7 @@ class ViewTest(unittest.TestCase):
 
     def test_what_cannot_be_shown_is_named(self):
         gpt2 = ["--model", MODELS / "gpt2", "--ids", "1,5,7"]
-        case = CASES / "notebooks/MultiHeadAttention-notebook.safetensors"
+        case = CASES / "notebooks.safetensors#MultiHeadAttention-notebook"
         out = ["--out", self.page]
         for arguments, words in (
             ([*gpt2], "expected --out page.html or --svg head.svg"),

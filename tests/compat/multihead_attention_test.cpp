@@ -296,9 +296,9 @@ TEST_CASE("MultiheadAttention names every mistake", "[compat][multihead_attentio
 }
 
 TEST_CASE("MultiheadAttention equals PyTorch on every recorded case", "[compat][multihead_attention]") {
-  test::check_cases("torch/mha-*.safetensors", 150);
+  test::check_cases("torch#mha-*", 150);
 }
 
 TEST_CASE("MultiheadAttention drops what PyTorch drops for a seed", "[compat][multihead_attention]") {
-  test::check_dropout_cases("dropout/torch.nn.MultiheadAttention-*.safetensors");
+  test::check_dropout_cases("dropout#torch.nn.MultiheadAttention-*");
 }

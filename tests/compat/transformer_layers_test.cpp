@@ -84,15 +84,15 @@ std::vector<std::string> layer_keys(const std::vector<std::string>& attentions, 
 }  // namespace
 
 TEST_CASE("TransformerEncoderLayer equals PyTorch on every recorded case", "[compat][transformer]") {
-  test::check_cases("layers/encoder-*.safetensors", 20);
-  test::check_cases("torch/encoder-*.safetensors", 10);
-  test::check_dropout_cases("layers_dropout/encoder-*.safetensors");
+  test::check_cases("layers#encoder-*", 20);
+  test::check_cases("torch#encoder-*", 10);
+  test::check_dropout_cases("layers_dropout#encoder-*");
 }
 
 TEST_CASE("TransformerDecoderLayer equals PyTorch on every recorded case", "[compat][transformer]") {
-  test::check_cases("layers/decoder-*.safetensors", 12);
-  test::check_cases("torch/decoder-*.safetensors", 10);
-  test::check_dropout_cases("layers_dropout/decoder-*.safetensors");
+  test::check_cases("layers#decoder-*", 12);
+  test::check_cases("torch#decoder-*", 10);
+  test::check_dropout_cases("layers_dropout#decoder-*");
 }
 
 TEST_CASE("TransformerEncoderLayer is a torch::nn citizen", "[compat][transformer]") {

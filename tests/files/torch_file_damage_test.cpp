@@ -10,7 +10,6 @@
 
 #include "files/file_value_truth.h"
 #include "support/file_bytes.h"
-#include "support/source_folder.h"
 #include "support/temporary_folder.h"
 
 using namespace attentive;
@@ -21,7 +20,7 @@ using nlohmann::json;
 namespace {
 
 std::string python_file(const std::string& name) {
-  return test::read_bytes(test::source_folder() + "/tests/files/data/torch/" + name + ".pt");
+  return test::read_bytes(ATTENTIVE_TORCH_FILES + name + ".pt");
 }
 
 // The value that is read, or null after a refusal. Any other exception leaves the function and fails the

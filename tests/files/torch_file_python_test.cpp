@@ -13,14 +13,13 @@
 #include "files/dtypes.h"
 #include "files/file_value_truth.h"
 #include "support/file_bytes.h"
-#include "support/source_folder.h"
 
 using namespace attentive;
 using nlohmann::json;
 
 namespace {
 
-const std::string kFolder = test::source_folder() + "/tests/files/data/torch/";
+const std::string kFolder = ATTENTIVE_TORCH_FILES;
 
 // The names of all files with this ending, without the ending. Does not use std::filesystem: see
 // TemporaryFolder.

@@ -1,7 +1,7 @@
 // Any bytes at all: a charsmap is read or refused, and what it finds lies within it and is UTF-8. The last 32
 // bytes of an input are a text, the ones before it the charsmap.
 //
-//   build/fuzz/tests/charsmap_fuzz -max_total_time=600 corpus tests/fuzz/charsmap_corpus
+//   build/fuzz/tests/charsmap_fuzz -max_total_time=600 new build/fuzz/tests/corpora/charsmap_fuzz
 
 #include <algorithm>
 #include <cstdio>

@@ -1,8 +1,8 @@
 // For arbitrary bytes, parse_safetensors returns a file or throws SafetensorsError, and a file that it
 // accepts can be saved and read again.
 //
-//   build/fuzz/tests/safetensors_fuzz -max_total_time=600 -dict=tests/fuzz/safetensors.dict corpus
-//   tests/fuzz/corpus
+//   build/fuzz/tests/safetensors_fuzz -max_total_time=600 -dict=tests/fuzz/safetensors.dict new
+//   build/fuzz/tests/corpora/safetensors_fuzz
 
 #include <cstdlib>
 #include <cstring>

@@ -1,8 +1,8 @@
 // Any bytes at all: parse_sentence_piece_model returns a model or throws Refusal, and the documents that are
 // made of a model are documents.
 //
-//   cd tests/fuzz
-//   ../../build/fuzz/tests/sentence_piece_fuzz -max_total_time=600 -max_len=65536 new sentence_piece_corpus
+//   build/fuzz/tests/sentence_piece_fuzz -max_total_time=600 -max_len=65536 new
+//   build/fuzz/tests/corpora/sentence_piece_fuzz
 
 #include <cstdio>
 #include <cstdlib>

@@ -5,8 +5,8 @@
 // right checksum and two storages. 2: as the object of a file in the format before PyTorch 1.6, with the same
 // two storages.
 //
-//   build/fuzz/tests/torch_file_fuzz -max_total_time=600 -dict=tests/fuzz/torch_file.dict corpus
-//   tests/fuzz/torch_file_corpus
+//   build/fuzz/tests/torch_file_fuzz -max_total_time=600 -dict=tests/fuzz/torch_file.dict new
+//   build/fuzz/tests/corpora/torch_file_fuzz
 
 #include <cstdio>
 #include <cstdlib>

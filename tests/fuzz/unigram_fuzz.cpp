@@ -1,8 +1,8 @@
 // Any text at all: a model is read or refused, and what it spells are tokens of its vocabulary that follow
 // one another over the whole piece, but for the tokens of bytes, which share their place.
 //
-//   cd tests/fuzz
-//   ../../build/fuzz/tests/unigram_fuzz -max_total_time=600 -dict=unigram.dict new unigram_corpus
+//   build/fuzz/tests/unigram_fuzz -max_total_time=600 -dict=tests/fuzz/unigram.dict new
+//   build/fuzz/tests/corpora/unigram_fuzz
 
 #include <algorithm>
 #include <cstdio>

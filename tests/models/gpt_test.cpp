@@ -20,7 +20,7 @@
 #include <attentive/files/state_dict.h>
 #include <attentive/models/generate.h>
 #include <attentive/models/gpt.h>
-#include <attentive/parity/draws.h>
+#include <attentive/parity/compare.h>
 
 #include "models/decoder_suite.h"
 #include "support/autocast.h"

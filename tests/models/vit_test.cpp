@@ -72,8 +72,8 @@ TEST_CASE("ViT is a torch::nn citizen", "[vit]") {
 }
 
 TEST_CASE("ViT equals transformers' ViT and DeiT on every recorded case", "[vit]") {
-  test::check_cases("encoders/vit-*.safetensors", 5);
-  test::check_cases("encoders/deit-*.safetensors", 5);
+  test::check_cases("encoders#vit-*", 5);
+  test::check_cases("encoders#deit-*", 5);
 }
 
 TEST_CASE("ViT's options change the layers they name, and no draw of the others", "[vit]") {

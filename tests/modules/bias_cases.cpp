@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <glob.h>
 
 #include <ATen/ops/zeros_like.h>
 #include <catch2/catch_test_macros.hpp>
@@ -17,17 +16,15 @@ namespace attentive::test {
 
 std::vector<BiasCase> bias_cases(const std::string& kind, size_t least) {
   const char* named = std::getenv("ATTENTIVE_BIAS_CASES");
-  const auto folder = named ? std::string(named) : source_folder() + "/tests/modules/data/biases";
-  glob_t found{};
-  ::glob((folder + "/" + kind + "-*.safetensors").c_str(), 0, nullptr, &found);
+  const auto bundle = named ? std::string(named) : source_folder() + "/tests/modules/data/biases.safetensors";
   std::vector<BiasCase> cases;
-  for (size_t n = 0; n < found.gl_pathc; ++n) {
-    auto file = read_case(found.gl_pathv[n]);
+  for (auto& [place, content] : load_cases(bundle)) {
+    if (!place.starts_with(bundle + "#" + kind + "-")) continue;
+    auto file = make_case(std::move(content), place);
     auto options = nlohmann::json::parse(file.options);
     const auto dtype = file.expected_output.scalar_type();
     cases.push_back({std::move(file), std::move(options), dtype});
   }
-  ::globfree(&found);
   REQUIRE(cases.size() >= least);
   return cases;
 }

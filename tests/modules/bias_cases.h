@@ -26,8 +26,9 @@ struct BiasCase {
   bool flag(const char* name) const { return options.at(name).get<bool>(); }
 };
 
-/// The cases of one kind, such as "t5_bias", at least `least` of them: those of tests/modules/data/biases, or
-/// of the folder that the environment variable ATTENTIVE_BIAS_CASES names.
+/// The cases of one kind, such as "t5_bias", at least `least` of them: those of the bundle
+/// tests/modules/data/biases.safetensors, or of the one that the environment variable ATTENTIVE_BIAS_CASES
+/// names.
 std::vector<BiasCase> bias_cases(const std::string& kind, size_t least);
 
 using CaseTensors = std::map<std::string, at::Tensor>;

@@ -8,7 +8,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <attentive/core/guards.h>
-#include <attentive/parity/draws.h>
+#include <attentive/parity/compare.h>
 
 #include "support/compare.h"
 #include "support/golden.h"

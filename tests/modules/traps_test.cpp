@@ -13,7 +13,7 @@
 #include <torch/nn/modules/dropout.h>
 
 #include <attentive/attentive.h>
-#include <attentive/parity/draws.h>
+#include <attentive/parity/compare.h>
 
 #include "modules/golden_check.h"
 #include "support/compare.h"

@@ -1,6 +1,8 @@
+// Cases and bundles of them: what is read, run and refused, and the attention calls of a case.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <limits>
 
 #include <ATen/Context.h>
@@ -11,21 +13,15 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <attentive/parity/case.h>
-#include <attentive/parity/draws.h>
+#include <attentive/parity/compare.h>
 
 #include "parity/changed_case.h"
 #include "support/compare.h"
+#include "support/temporary_folder.h"
 
 using namespace attentive;
-using attentive::test::changed;
-using attentive::test::different;
-using attentive::test::kCases;
-using attentive::test::kMha;
-using attentive::test::kSdpa;
-using attentive::test::refusal;
-using attentive::test::refused;
-using attentive::test::row_of;
 using Catch::Matchers::ContainsSubstring;
+using namespace attentive::test;
 
 TEST_CASE("a case passes and every tensor of it is compared", "[case]") {
   const auto report = run_case(read_case(kMha));
@@ -38,7 +34,7 @@ TEST_CASE("a case passes and every tensor of it is compared", "[case]") {
   CHECK(row_of(report, "expected.output").shape == std::vector<int64_t>{2, 6, 2});
   // The largest gradient of the case determines the tolerance of all of its gradients.
   double largest = 0.0;
-  const auto file = load_safetensors(kMha);
+  const auto file = case_contents(kMha);
   for (const auto& [name, tensor] : file.tensors) {
     if (name.rfind("grad.", 0) == 0) largest = std::max(largest, tensor.abs().max().item<double>());
   }
@@ -48,7 +44,7 @@ TEST_CASE("a case passes and every tensor of it is compared", "[case]") {
 }
 
 TEST_CASE("a wrong number anywhere is a difference in that tensor", "[case]") {
-  const auto file = load_safetensors(kMha);
+  const auto file = case_contents(kMha);
   for (const auto& item : file.tensors) {
     const auto& name = item.first;
     if (name.rfind("expected.", 0) != 0 && name.rfind("grad.", 0) != 0) continue;
@@ -236,7 +232,7 @@ TEST_CASE("dropout of the other random stream is skipped, of this machine's own 
   int ran = 0;
   for (const std::string stream : {"default", "intel_mkl"}) {
     const auto report =
-        run_case(read_case(kCases + "dropout/MultiHeadAttention-notebook-" + stream + ".safetensors"));
+        run_case(read_case(kCases + "dropout.safetensors#MultiHeadAttention-notebook-" + stream));
     if (report.skipped.empty()) {
       ++ran;
       CHECK(report.passed());
@@ -246,7 +242,7 @@ TEST_CASE("dropout of the other random stream is skipped, of this machine's own 
     }
   }
   CHECK(ran == 1);
-  const auto none = changed(kCases + "dropout/MultiHeadAttention-notebook-default.safetensors",
+  const auto none = changed(kCases + "dropout.safetensors#MultiHeadAttention-notebook-default",
                             [](auto& f) { f.metadata["dropout_path"] = "another"; });
   CHECK_FALSE(none.skipped.empty());
 }
@@ -270,8 +266,8 @@ TEST_CASE("gradients are checked even where the caller switched them off", "[cas
 
 TEST_CASE("a forced backend that cannot express the call is an error", "[case]") {
   CHECK(run_case(read_case(kMha), {.backend = Backend::Reference}).passed());
-  const auto dropped = read_case(kCases + "dropout/MultiHeadAttention-notebook-default.safetensors");
-  const auto other = read_case(kCases + "dropout/MultiHeadAttention-notebook-intel_mkl.safetensors");
+  const auto dropped = read_case(kCases + "dropout.safetensors#MultiHeadAttention-notebook-default");
+  const auto other = read_case(kCases + "dropout.safetensors#MultiHeadAttention-notebook-intel_mkl");
   const auto& runnable = run_case(dropped).skipped.empty() ? dropped : other;
   CHECK_THAT(refusal([&] { run_case(runnable, {.backend = Backend::Native}); }),
              ContainsSubstring("MultiHeadAttention-notebook"));
@@ -279,19 +275,19 @@ TEST_CASE("a forced backend that cannot express the call is an error", "[case]")
 
 TEST_CASE("NaN of PyTorch passes for a query without keys, where ours is zero", "[case]") {
   const auto report =
-      run_case(read_case(kCases + "notebooks/ScaledDotProductAttention-mask_empty_row.safetensors"));
+      run_case(read_case(kCases + "notebooks.safetensors#ScaledDotProductAttention-mask_empty_row"));
   CHECK(report.passed());
   CHECK_THAT(row_of(report, "expected.output").note,
              ContainsSubstring("1 row without keys: NaN in PyTorch, zero here"));
   CHECK_THAT(row_of(report, "expected.weights").note, ContainsSubstring("1 row without keys"));
   // NaN is still a difference if every query has a key.
-  const auto full = changed(kCases + "notebooks/ScaledDotProductAttention-mask_empty_row.safetensors",
+  const auto full = changed(kCases + "notebooks.safetensors#ScaledDotProductAttention-mask_empty_row",
                             [](auto& f) { f.tensors["input.mask"].fill_(true); });
   CHECK(different(full).size() == 2);
 }
 
 TEST_CASE("NaN of PyTorch passes where ours is the output projection's bias", "[case]") {
-  const auto report = run_case(read_case(kCases + "notebooks/SharedHeadAttention-empty_row.safetensors"));
+  const auto report = run_case(read_case(kCases + "notebooks.safetensors#SharedHeadAttention-empty_row"));
   CHECK(report.passed());
   CHECK_THAT(row_of(report, "expected.output").note, ContainsSubstring("the output projection's bias here"));
 }
@@ -299,4 +295,157 @@ TEST_CASE("NaN of PyTorch passes where ours is the output projection's bias", "[
 TEST_CASE("a case runs on CUDA", "[case][cuda]") {
   if (!at::hasCUDA()) SKIP("no CUDA device");
   CHECK(run_case(read_case(kMha), {.device = at::kCUDA}).passed());
+}
+
+TEST_CASE("a case's recorded attention has the weights that Python returned", "[case]") {
+  for (const auto* name : {"MultiHeadSelfAttention-padding_bool", "MultiHeadSelfAttention-causal_float",
+                           "MultiHeadSelfAttention-padding_fp64", "MultiHeadSelfAttention-dropout_in_eval",
+                           "ScaledDotProductAttention-cross", "scaled_dot_product_attention-seed_3"}) {
+    INFO(name);
+    const auto test_case = read_case(kCases + "notebooks.safetensors#" + name);
+    const auto calls = case_attention(test_case);
+    REQUIRE(calls.size() == 1);
+    CHECK_CLOSE(calls[0].weights().view_as(test_case.expected_weights), test_case.expected_weights);
+  }
+}
+
+TEST_CASE("a case's calls have the paths of its modules, and the recorder's options choose among them",
+          "[case]") {
+  CHECK(case_attention(read_case(kMha)).at(0).path.empty());
+  CHECK(case_attention(read_case(kCases + "notebooks.safetensors#scaled_dot_product_attention-seed_3"))
+            .at(0)
+            .path == "call 0");
+  const auto encoder = read_case(kCases + "encoders.safetensors#bert-hidden");
+  const auto calls = case_attention(encoder);
+  REQUIRE(calls.size() > 1);
+  const auto chosen = case_attention(encoder, {.layers = "blocks.1"});
+  REQUIRE(chosen.size() == 1);
+  CHECK(chosen[0].path == calls[1].path);
+}
+
+TEST_CASE("a case's attention is recorded without dropout, gradients and draws", "[case]") {
+  const auto test_case = read_case(kCases + "notebooks.safetensors#MultiHeadAttention-dropout_in_eval");
+  at::manual_seed(11);
+  const auto want = at::rand({2});
+  at::manual_seed(11);
+  auto training = test_case;
+  training.train = true;
+  const auto calls = case_attention(training);
+  CHECK(at::rand({2}).equal(want));
+  CHECK(calls.at(0).options.dropout_p == 0.0);
+  CHECK_FALSE(calls.at(0).q.requires_grad());
+}
+
+TEST_CASE("a case that cannot be run is refused by its name", "[case]") {
+  auto test_case = read_case(kMha);
+  test_case.module = "Nobody";
+  CHECK(refusal([&] { case_attention(test_case); }).find("Nobody") != std::string::npos);
+  CHECK(refusal([&] { case_attention(read_case(kMha), {.layers = "none"}); }).find("none") !=
+        std::string::npos);
+}
+
+namespace {
+
+// Writes a bundle of the two small cases under these names.
+std::string write_bundle(
+    const TemporaryFolder& folder, const std::string& first, const std::string& second,
+    const std::function<void(SafetensorsFile&)>& change = [](SafetensorsFile&) {}) {
+  SafetensorsFile bundle;
+  for (const auto& [name, place] : {std::pair(first, kMha), std::pair(second, kSdpa)}) {
+    for (auto& [key, text] : case_contents(place).metadata) bundle.metadata[name + "/" + key] = text;
+    for (auto& [key, tensor] : case_contents(place).tensors) bundle.tensors[name + "/" + key] = tensor;
+  }
+  change(bundle);
+  const auto path = folder / "bundle.safetensors";
+  save_safetensors(path, bundle.tensors, bundle.metadata);
+  return path.string();
+}
+
+}  // namespace
+
+TEST_CASE("a bundle's cases are those of single files", "[case][bundle]") {
+  const TemporaryFolder folder;
+  // Names that begin alike stay apart.
+  const auto path = write_bundle(folder, "mha", "mha-2");
+  auto cases = load_cases(path);
+  REQUIRE(cases.size() == 2);
+  CHECK(cases.begin()->first == path + "#mha");
+  CHECK(cases.rbegin()->first == path + "#mha-2");
+  for (const auto& [name, single] : {std::pair<std::string, std::string>("#mha", kMha), {"#mha-2", kSdpa}}) {
+    INFO(name);
+    const auto chosen = load_cases(path + name);
+    REQUIRE(chosen.size() == 1);
+    const auto want = case_contents(single);
+    for (const auto& got : {chosen.at(path + name), cases.at(path + name)}) {
+      CHECK(got.metadata == want.metadata);
+      REQUIRE(got.tensors.size() == want.tensors.size());
+      for (const auto& [key, tensor] : want.tensors) CHECK(bit_equal(got.tensors.at(key), tensor));
+    }
+    const auto report = run_case(read_case(path + name));
+    CHECK(report.passed());
+    CHECK(report.name == path + name);
+  }
+}
+
+TEST_CASE("a file of one case is read by its path alone, even with a number sign in it", "[case][bundle]") {
+  const TemporaryFolder folder;
+  const auto single = case_contents(kMha);
+  const auto path = (folder / "a#b.safetensors").string();
+  save_safetensors(path, single.tensors, single.metadata);
+  CHECK(load_cases(path).begin()->first == path);
+  CHECK(run_case(read_case(path)).passed());
+  // Metadata of its own with a slash in its name does not make it a bundle.
+  auto with_slash = single.metadata;
+  with_slash["my/note"] = "kept";
+  save_safetensors(path, single.tensors, with_slash);
+  CHECK(read_case(path).metadata.at("my/note") == "kept");
+  CHECK(refusal([&] { read_case(path + "#c"); }) ==
+        path + ": expected a bundle with the case \"c\", got a file without case names");
+}
+
+TEST_CASE("a case that a bundle lacks is refused, and so is a bundle where one case is asked for",
+          "[case][bundle][errors]") {
+  const TemporaryFolder folder;
+  const auto path = write_bundle(folder, "mha", "sdpa");
+  for (const std::string name : {"nobody", "", "mh", "mha/"}) {
+    CHECK(refusal([&] { load_cases(path + "#" + name); }) ==
+          path + ": expected the name of one of its 2 cases (mha, sdpa), got \"" + name + "\"");
+  }
+  CHECK(refusal([&] { read_case(path); }) ==
+        path + ": expected one case, got a bundle of 2: name one, such as " + path + "#mha");
+  CHECK_THAT(refusal([&] { load_cases(kCases + "notebooks.safetensors#nobody"); }),
+             ContainsSubstring("its 161 cases (CausalAttention-bias, CausalAttention-bias-bf16, ") &&
+                 ContainsSubstring(", ...), got \"nobody\""));
+  CHECK_THAT(error_of<SafetensorsError>([&] { load_cases((folder / "none").string() + "#mha"); }),
+             ContainsSubstring("/none: cannot open it"));
+}
+
+TEST_CASE("what is wrong with a bundle is named", "[case][bundle][errors]") {
+  const TemporaryFolder folder;
+  const auto path = (folder / "bundle.safetensors").string();
+  const auto whole = [&](const std::function<void(SafetensorsFile&)>& change) {
+    return refusal([&] { load_cases(write_bundle(folder, "mha", "sdpa", change)); });
+  };
+  CHECK(whole([](auto& f) { f.tensors["input.x"] = at::ones({1}); }) ==
+        path + ": expected a tensor of a bundle to be named <case>/<name>, got \"input.x\"");
+  CHECK(whole([](auto& f) { f.tensors["/input.x"] = at::ones({1}); }) ==
+        path + ": expected a tensor of a bundle to be named <case>/<name>, got \"/input.x\"");
+  CHECK(whole([](auto& f) { f.metadata["train"] = "true"; }) ==
+        path + ": expected metadata of a bundle to be named <case>/<name>, got \"train\"");
+
+  // A fault of one case leaves the others readable.
+  const auto of_case = [&](const std::string& name, const std::function<void(SafetensorsFile&)>& change) {
+    write_bundle(folder, "mha", "sdpa", change);
+    CHECK(run_case(read_case(path + "#mha")).passed());
+    return refusal([&] { read_case(path + "#" + name); });
+  };
+  CHECK(of_case("none", [](auto& f) { f.metadata["none/module"] = "MultiHeadAttention"; }) ==
+        path + "#none: missing tensor expected.output");
+  CHECK(of_case("none", [](auto& f) { f.tensors["none/expected.output"] = at::ones({1}); }) ==
+        path + "#none: no metadata \"module\": this safetensors file is no parity case");
+  CHECK(of_case("sdpa", [](auto& f) { f.tensors["sdpa/"] = at::ones({1}); }) ==
+        path + "#sdpa: unknown tensor \"\"");
+  // The case "sdpa" cannot hold a case "inner".
+  CHECK(of_case("sdpa", [](auto& f) { f.tensors["sdpa/inner/expected.output"] = at::ones({1}); }) ==
+        path + "#sdpa: unknown tensor \"inner/expected.output\"");
 }

@@ -10,13 +10,14 @@
 #include <attentive/parity/case.h>
 
 #include "support/errors.h"
+#include "support/parity_cases.h"
 #include "support/source_folder.h"
 
 namespace attentive::test {
 
 inline const std::string kCases = source_folder() + "/tests/parity/";
-inline const std::string kMha = kCases + "notebooks/MultiHeadAttention-notebook.safetensors";
-inline const std::string kSdpa = kCases + "notebooks/scaled_dot_product_attention-weighted_loss.safetensors";
+inline const std::string kMha = kCases + "notebooks.safetensors#MultiHeadAttention-notebook";
+inline const std::string kSdpa = kCases + "notebooks.safetensors#scaled_dot_product_attention-weighted_loss";
 
 inline std::string refusal(const std::function<void()>& call) {
   return error_of<CaseError>(call);
@@ -26,7 +27,7 @@ inline std::string refusal(const std::function<void()>& call) {
 template <class Change>
 std::string refused(const std::string& path, const Change& change) {
   return refusal([&] {
-    auto file = load_safetensors(path);
+    auto file = case_contents(path);
     change(file);
     run_case(make_case(std::move(file), "case"));
   });
@@ -34,7 +35,7 @@ std::string refused(const std::string& path, const Change& change) {
 
 template <class Change>
 CaseReport changed(const std::string& path, const Change& change, const CaseSettings& settings = {}) {
-  auto file = load_safetensors(path);
+  auto file = case_contents(path);
   change(file);
   return run_case(make_case(std::move(file), "case"), settings);
 }

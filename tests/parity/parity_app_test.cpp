@@ -14,6 +14,7 @@
 
 #include <attentive/files/safetensors.h>
 
+#include "support/parity_cases.h"
 #include "support/source_folder.h"
 #include "support/temporary_folder.h"
 
@@ -39,13 +40,13 @@ Result run(const std::string& arguments) {
 }
 
 const std::string kSource = attentive::test::source_folder();
-const std::string kMha = kSource + "/tests/parity/notebooks/MultiHeadAttention-notebook.safetensors";
+const std::string kMha = kSource + "/tests/parity/notebooks.safetensors#MultiHeadAttention-notebook";
 const std::string kSdpa =
-    kSource + "/tests/parity/notebooks/scaled_dot_product_attention-weighted_loss.safetensors";
+    kSource + "/tests/parity/notebooks.safetensors#scaled_dot_product_attention-weighted_loss";
 
 // A copy of the case with one wrong value.
 std::string wrong(const TemporaryFolder& folder, double error = 1.0) {
-  auto file = attentive::load_safetensors(kMha);
+  auto file = attentive::test::case_contents(kMha);
   file.tensors["expected.output"] += error;
   attentive::save_safetensors(folder / "wrong.safetensors", file.tensors, file.metadata);
   return (folder / "wrong.safetensors").string();
@@ -99,7 +100,7 @@ TEST_CASE("a difference says whose error it is", "[parity_app]") {
 }
 
 TEST_CASE("a case of autocast is called one", "[parity_app]") {
-  const auto path = kSource + "/tests/parity/torch/autocast-encoder.safetensors";
+  const auto path = kSource + "/tests/parity/torch.safetensors#autocast-encoder";
   CHECK_THAT(run(path).text, ContainsSubstring("torch.nn.TransformerEncoderLayer, autocast BFloat16\n"));
   CHECK(nlohmann::json::parse(run("--json " + path).text)["cases"][0]["autocast"] == true);
   CHECK(nlohmann::json::parse(run("--json " + kMha).text)["cases"][0]["autocast"] == false);
@@ -116,7 +117,7 @@ TEST_CASE("what cannot be run ends with 2 and the reason, and the other cases st
   CHECK_THAT(result.text, ContainsSubstring("cannot open it: No such file"));
   CHECK_THAT(result.text, ContainsSubstring("4 cases: 1 passed, 1 different, 0 skipped, 2 unusable"));
 
-  auto file = attentive::load_safetensors(kMha);
+  auto file = attentive::test::case_contents(kMha);
   file.metadata["module"] = "Unknown";
   attentive::save_safetensors(folder / "unknown", file.tensors, file.metadata);
   const auto unknown = run((folder / "unknown").string());
@@ -126,8 +127,8 @@ TEST_CASE("what cannot be run ends with 2 and the reason, and the other cases st
 }
 
 TEST_CASE("dropout of another machine is skipped, and an error unless allowed", "[parity_app]") {
-  const auto folder = kSource + "/tests/parity/dropout/MultiHeadAttention-notebook-";
-  const auto both = folder + "default.safetensors " + folder + "intel_mkl.safetensors";
+  const auto folder = kSource + "/tests/parity/dropout.safetensors#MultiHeadAttention-notebook-";
+  const auto both = folder + "default " + folder + "intel_mkl";
   const auto result = run(both);
   INFO(result.text);
   CHECK(result.status == 2);
@@ -136,9 +137,50 @@ TEST_CASE("dropout of another machine is skipped, and an error unless allowed", 
   CHECK(run("--allow-skipped " + both).status == 0);
 }
 
+TEST_CASE("a bundle is all of its cases, each by its name", "[parity_app]") {
+  const auto bundle = kSource + "/tests/parity/dropout.safetensors";
+  const auto all = run("--allow-skipped " + bundle);
+  INFO(all.text);
+  CHECK(all.status == 0);
+  CHECK_THAT(all.text, ContainsSubstring("30 cases: 15 passed, 0 different, 15 skipped, 0 unusable"));
+  CHECK_THAT(all.text, ContainsSubstring(bundle + "#sdpa-plain-default\n"));
+  const auto one = run("-q --allow-skipped --json " + bundle + "#sdpa-plain-default");
+  const auto json = nlohmann::json::parse(one.text);
+  REQUIRE(json["cases"].size() == 1);
+  CHECK(json["cases"][0]["path"] == bundle + "#sdpa-plain-default");
+  const auto unknown = run(bundle + "#sdpa");
+  CHECK(unknown.status == 2);
+  CHECK_THAT(unknown.text,
+             ContainsSubstring("unusable: " + bundle + ": expected the name of one of its 30 cases (") &&
+                 ContainsSubstring(", got \"sdpa\""));
+}
+
+TEST_CASE("a bundle's case that cannot be run or differs leaves the others", "[parity_app]") {
+  const TemporaryFolder folder;
+  attentive::SafetensorsFile bundle;
+  const auto single = attentive::test::case_contents(kMha);
+  for (const std::string name : {"good", "unknown", "wrong"}) {
+    for (const auto& [key, text] : single.metadata) bundle.metadata[name + "/" + key] = text;
+    for (const auto& [key, tensor] : single.tensors) bundle.tensors[name + "/" + key] = tensor.clone();
+  }
+  bundle.metadata["unknown/module"] = "Unknown";
+  bundle.tensors["wrong/expected.output"] += 1.0;
+  const auto path = (folder / "bundle").string();
+  attentive::save_safetensors(path, bundle.tensors, bundle.metadata);
+  const auto result = run("-q " + path);
+  INFO(result.text);
+  CHECK(result.status == 2);
+  CHECK_THAT(result.text,
+             ContainsSubstring(path + "#unknown\n  unusable: " + path + "#unknown: unknown module Unknown"));
+  CHECK_THAT(result.text, ContainsSubstring(path + "#wrong\n") && !ContainsSubstring("#good"));
+  CHECK_THAT(result.text, ContainsSubstring("3 cases: 1 passed, 1 different, 0 skipped, 1 unusable"));
+  CHECK(run(path + "#wrong").status == 1);
+  CHECK(run(path + "#good").status == 0);
+}
+
 TEST_CASE("--json prints one document", "[parity_app]") {
   const TemporaryFolder folder;
-  auto file = attentive::load_safetensors(kMha);
+  auto file = attentive::test::case_contents(kMha);
   file.tensors["expected.output"].fill_(std::numeric_limits<double>::quiet_NaN());
   attentive::save_safetensors(folder / "nan", file.tensors, file.metadata);
   const auto result =
@@ -187,7 +229,7 @@ TEST_CASE("the README of the app shows what the app prints", "[parity_app]") {
   std::ifstream in(kSource + "/apps/parity/README.md");
   const std::string readme{std::istreambuf_iterator<char>(in), {}};
   const std::string command =
-      "attentive-parity tests/parity/notebooks/MultiHeadAttention-notebook.safetensors";
+      "attentive-parity tests/parity/notebooks.safetensors#MultiHeadAttention-notebook";
   CHECK_THAT(readme, ContainsSubstring(command));
   // Differences depend on the processor; names, shapes and tolerances do not.
   for (const std::string part :

@@ -9,8 +9,11 @@
 
 namespace attentive::test {
 
-/// Returns the files below tests/parity that match a pattern, sorted.
-std::vector<std::string> case_files(const std::string& pattern);
+/// A copy of the contents of one committed case, `FILE` or `FILE#case`.
+SafetensorsFile case_contents(const std::string& place);
+
+/// The committed cases whose bundle and name match a pattern, such as "encoders#vit-*", sorted.
+std::vector<Case> committed_cases(const std::string& pattern);
 
 /// Describes the tensors of a report that did not pass, one line each; empty if all passed.
 std::string differences(const CaseReport& report);

@@ -15,31 +15,32 @@ import sys
 import tempfile
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "users"))
-from attentive_case import save_safetensors  # noqa: E402
-from fresh_parity import tensors_of  # noqa: E402
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "generators"))
+from case_support import cases_of, write_bundle  # noqa: E402
 
 TOOLS = pathlib.Path(__file__).resolve().parents[1]
 
 
-def run_tests(tests, folder):
-    environment = {**os.environ, "ATTENTIVE_BIAS_CASES": str(folder)}
+def run_tests(tests, bundle):
+    environment = {**os.environ, "ATTENTIVE_BIAS_CASES": str(bundle)}
     return subprocess.run([tests, "[bias_cases]"], env=environment, capture_output=True, text=True)
 
 
-def changes_are_seen(tests, folder):
+def changes_are_seen(tests, bundle):
     """The number of kinds of cases whose changed weight no test noticed."""
     unseen = 0
-    for path in {path.stem.split("-")[0]: path for path in sorted(folder.glob("*.safetensors"))}.values():
-        original = path.read_bytes()
-        metadata, tensors = tensors_of(path)
+    cases = cases_of(bundle)
+    changed = bundle.with_name("changed.safetensors")
+    for case in {case.split("-")[0]: case for case in cases}.values():
+        tensors = cases[case][1]
         name = next(name for name in tensors if name.startswith("state.") and name.endswith(("weight", "table", "slopes")))
+        before = tensors[name].clone()
         tensors[name].view(-1)[0] += 1
-        save_safetensors(path, tensors, metadata)
-        seen = path.name in run_tests(tests, folder).stdout
-        print(f"{'ok' if seen else 'PROBLEM'} {path.stem}, one weight changed")
+        write_bundle(changed, cases)
+        tensors[name] = before
+        seen = f"{changed.name}#{case}" in run_tests(tests, changed).stdout
+        print(f"{'ok' if seen else 'PROBLEM'} {case}, one weight changed")
         unseen += not seen
-        path.write_bytes(original)
     return unseen
 
 
@@ -52,11 +53,11 @@ def main():
     print(f"seed {seed}")
     with tempfile.TemporaryDirectory() as root:
         subprocess.run([sys.executable, TOOLS / "generators/make_bias_cases.py", "--seed", str(seed), "--out", root], check=True)
-        folder = pathlib.Path(root) / "biases"
-        done = run_tests(settings.tests, folder)
+        bundle = pathlib.Path(root) / "biases.safetensors"
+        done = run_tests(settings.tests, bundle)
         if done.returncode != 0:
             print(done.stdout, done.stderr, sep="")
-        problems = (done.returncode != 0) + changes_are_seen(settings.tests, folder)
+        problems = (done.returncode != 0) + changes_are_seen(settings.tests, bundle)
     print(f"{problems} problems")
     sys.exit(problems > 0)
 

@@ -15,20 +15,20 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "users"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "generators"))
 from attentive_case import save_safetensors  # noqa: E402
-from fresh_parity import Parity, tensors_of  # noqa: E402
+from case_support import cases_of  # noqa: E402
+from fresh_parity import Parity  # noqa: E402
 
 TOOLS = pathlib.Path(__file__).resolve().parents[1]
 GENERATORS = ("make_model_cases.py", "make_encoder_cases.py")
 
 
-def change_one_row(parity, path):
-    metadata, tensors = tensors_of(path)
+def change_one_row(parity, case, metadata, tensors, changed):
     name = next(name for name in tensors if name.startswith("state.") and name.endswith("layers.2.weight"))
     tensors[name][0] += 1  # a whole row, because one hidden unit may be zero for every token
-    changed = path.with_name(f"changed-{path.name}")
     save_safetensors(changed, tensors, metadata)
-    parity.expect(f"{path.stem}, one row of weights changed", 1, "DIFFERENT", changed)
+    parity.expect(f"{case}, one row of weights changed", 1, "DIFFERENT", changed)
 
 
 def main():
@@ -42,11 +42,12 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for generator in GENERATORS:
             subprocess.run([sys.executable, TOOLS / "generators" / generator, "--seed", str(seed), "--out", folder], check=True)
-        cases = sorted(pathlib.Path(folder).rglob("*.safetensors"))
+        bundles = sorted(pathlib.Path(folder).glob("*.safetensors"))
+        cases = {case: content for bundle in bundles for case, content in cases_of(bundle).items()}
         everything = f"{len(cases)} cases: {len(cases)} passed, 0 different, 0 skipped, 0 unusable"
-        parity.expect(f"{len(cases)} fresh cases of models", 0, everything, "--quiet", *cases)
-        for path in {path.stem.split("-")[0]: path for path in cases}.values():
-            change_one_row(parity, path)
+        parity.expect(f"{len(cases)} fresh cases of models", 0, everything, "--quiet", *bundles)
+        for case in {case.split("-")[0]: case for case in cases}.values():
+            change_one_row(parity, case, *cases[case], pathlib.Path(folder) / "changed.safetensors")
     print(f"{parity.problems} problems")
     sys.exit(parity.problems > 0)
 

@@ -4,15 +4,14 @@
 
 The committed cases could in principle have been fitted; these cannot: sizes, weights, inputs, masks and dtypes are drawn
 anew in every run (the seed is printed, so that a failure can be repeated). Then a number is flipped, a name misspelt, a
-tensor removed and a file cut off, and the executable has to say so. Last, a small program runs under the recorder, and
-what that wrote has to pass too. Needs PyTorch only. Exit status 0 if everything came out as it should.
+tensor removed and a file cut off, and the executable has to say so; the cases run as one bundle as well. Last, a small
+program runs under the recorder, and what that wrote has to pass too. Needs PyTorch only. Exit status 0 if everything came out as it should.
 """
 
 import argparse
 import json
 import pathlib
 import random
-import struct
 import subprocess
 import sys
 import tempfile
@@ -25,7 +24,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "users"))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "generators"))
 import notebook_modules as notebook  # noqa: E402
 from attentive_case import SDPA, dropout_path, save_safetensors, write_case  # noqa: E402
-from case_support import normal  # noqa: E402
+from case_support import normal, tensors_of, write_bundle  # noqa: E402
 from layer_samples import layer_sample  # noqa: E402
 from make_torch_cases import mha_sample, sdpa_sample  # noqa: E402
 
@@ -228,27 +227,6 @@ class Parity:
         print(f"{'ok ' if good else 'BAD'} {what}: exit {code}: {line or text.strip()}")
 
 
-def read(path):
-    """The metadata, the raw entries and the data of a case."""
-    content = path.read_bytes()
-    size = struct.unpack("<Q", content[:8])[0]
-    header = json.loads(content[8 : 8 + size])
-    return header.pop("__metadata__"), header, content[8 + size :]
-
-
-def tensors_of(path):
-    kinds = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
-    kinds |= {"I64": torch.int64, "BOOL": torch.bool, "U8": torch.uint8}
-    metadata, header, data = read(path)
-    tensors = {}
-    for name, entry in header.items():
-        first, last = entry["data_offsets"]
-        raw = bytearray(data[first:last])
-        flat = torch.frombuffer(raw, dtype=kinds[entry["dtype"]]) if raw else torch.empty(0, dtype=kinds[entry["dtype"]])
-        tensors[name] = flat.reshape(entry["shape"])
-    return metadata, tensors
-
-
 def provoke(parity, folder, good):
     """Provokes every fault that a case can have, starting from a case that passed."""
     target = folder / "provoked.safetensors"
@@ -320,6 +298,11 @@ def main():
             parity.problems += not good
             print(f"{'ok ' if good else 'BAD'} {len(cases)} fresh cases, backend {backend}: exit {code}")
 
+        bundle = root / "bundle.safetensors"
+        write_bundle(bundle, {path.stem: tensors_of(path) for path in cases})
+        parity.expect("the same cases as a bundle", 0, everything, "--quiet", bundle)
+        parity.expect("one of its cases", 0, "passed", f"{bundle}#{cases[0].stem}")
+        parity.expect("a case that it lacks", 2, '"nobody"', f"{bundle}#nobody")
         provoke(parity, root, fresh / "MultiHeadAttention-0.safetensors")
 
         program = root / "program.py"

@@ -68,6 +68,17 @@ def parse(path):
     return metadata, tensors
 
 
+def parse_bundle(path):
+    """{case: (metadata, {name: tensor})}"""
+    cases = {}
+    for part, content in enumerate(parse(path)):
+        for name, value in content.items():
+            case, slash, key = name.partition("/")
+            assert case and slash and key, f"{path}: {name} belongs to no case"
+            cases.setdefault(case, ({}, {}))[part][key] = value
+    return cases
+
+
 def raises(kind, text, call):
     try:
         call()
@@ -257,21 +268,21 @@ def margin_of(name, value, largest_gradient):
 
 def check_generators(folder):
     """The committed cases parse; each generator writes the same bytes twice, and the same numbers as committed."""
-    committed = sorted(PARITY_FOLDER.rglob("*.safetensors"))
-    assert len(committed) > 500
-    for path in committed:
-        metadata, tensors = parse(path)
-        assert {"module", "options", "call", "torch"} <= set(metadata), path
-        assert "expected.output" in tensors, path
+    committed = sorted(PARITY_FOLDER.glob("*.safetensors"))
+    cases = {f"{path.name}#{case}": content for path in committed for case, content in parse_bundle(path).items()}
+    assert len(cases) >= 676
+    for case, (metadata, tensors) in cases.items():
+        assert {"module", "options", "call", "torch"} <= set(metadata), case
+        assert "expected.output" in tensors, case
         for name, value in tensors.items():
-            assert not name.startswith("grad.") or not value.isnan().any(), f"{path}: {name}"
+            assert not name.startswith("grad.") or not value.isnan().any(), f"{case}: {name}"
     scripts = ["make_cases.py", "make_torch_cases.py", "make_transformer_cases.py", "make_stack_cases.py"]
     if importlib.util.find_spec("transformers"):
         scripts += ["make_encoder_cases.py", "make_model_cases.py"]
     else:
-        print("skipped: encoders/ and models/ are not written again, as Python has no transformers")
-        committed = [path for path in committed if path.parent.name not in ("encoders", "models")]
-    check_written(folder, scripts, PARITY_FOLDER, committed)
+        print("skipped: encoders and models are not written again, as Python has no transformers")
+        committed = [path for path in committed if path.stem not in ("encoders", "models")]
+    check_written(folder, scripts, committed)
 
 
 def check_bias_generator(folder):
@@ -280,28 +291,33 @@ def check_bias_generator(folder):
         print("skipped: the cases of biases are not written again, as Python has no transformers")
         return
     data = TOOLS.parent / "tests" / "modules" / "data"
-    committed = sorted(data.rglob("*.safetensors"))
-    assert len(committed) >= 48
-    check_written(folder, ["make_bias_cases.py"], data, committed)
+    assert len(parse_bundle(data / "biases.safetensors")) >= 48
+    check_written(folder, ["make_bias_cases.py"], [data / "biases.safetensors"])
 
 
-def check_written(folder, scripts, root, committed):
-    """Runs the generators twice in `folder` and compares what they write with the `committed` files below `root`."""
+def check_written(folder, scripts, committed):
+    """Runs the generators twice in `folder` and compares the bundles that they write with the `committed` ones."""
     for script in scripts:
         for run in ("first", "second"):
             command = [sys.executable, TOOLS / "generators" / script, "--out", folder / run]
             subprocess.run(command, check=True, capture_output=True)
-    first = sorted(path.relative_to(folder / "first") for path in (folder / "first").rglob("*.safetensors"))
-    assert first == [path.relative_to(root) for path in committed]
-    for path in first:
-        assert filecmp.cmp(folder / "first" / path, folder / "second" / path, shallow=False), path
-        (metadata, tensors), (old_metadata, old_tensors) = parse(folder / "first" / path), parse(root / path)
-        assert tensors.keys() == old_tensors.keys(), path
-        assert metadata | {"torch": ""} == old_metadata | {"torch": ""}, path
-        largest = max((magnitude(value) for name, value in old_tensors.items() if name.startswith("grad.")), default=0.0)
-        for name, value in tensors.items():
-            margin = margin_of(name, old_tensors[name], largest)
-            torch.testing.assert_close(value, old_tensors[name], **margin, equal_nan=True, msg=f"{path}: {name}")
+    assert sorted(path.name for path in (folder / "first").iterdir()) == [path.name for path in committed]
+    for path in committed:
+        first = folder / "first" / path.name
+        assert filecmp.cmp(first, folder / "second" / path.name, shallow=False), path.name
+        cases, old_cases = parse_bundle(first), parse_bundle(path)
+        assert cases.keys() == old_cases.keys(), path.name
+        for case, (metadata, tensors) in cases.items():
+            check_case(f"{path.name}#{case}", metadata, tensors, *old_cases[case])
+
+
+def check_case(case, metadata, tensors, old_metadata, old_tensors):
+    assert tensors.keys() == old_tensors.keys(), case
+    assert metadata | {"torch": ""} == old_metadata | {"torch": ""}, case
+    largest = max((magnitude(value) for name, value in old_tensors.items() if name.startswith("grad.")), default=0.0)
+    for name, value in tensors.items():
+        margin = margin_of(name, old_tensors[name], largest)
+        torch.testing.assert_close(value, old_tensors[name], **margin, equal_nan=True, msg=f"{case}: {name}")
 
 
 def main():

@@ -1,46 +1,86 @@
-"""Functions that the case generators share: the command line, a fresh folder, values that do not affect the random
+"""Functions that the case generators share: the command line, bundles of cases, values that do not affect the random
 stream, masks, dropout emulation."""
 
 import argparse
 import contextlib
+import json
 import math
 import pathlib
+import struct
+import sys
+import tempfile
 
 import torch
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "users"))
+from attentive_case import DTYPES, save_safetensors  # noqa: E402
 
 PARITY_FOLDER = pathlib.Path(__file__).resolve().parents[2] / "tests" / "parity"
 
 
+def tensors_of(path):
+    """The metadata and the tensors of a safetensors file."""
+    dtypes = {name: dtype for dtype, name in DTYPES.items()}
+    content = pathlib.Path(path).read_bytes()
+    (size,) = struct.unpack_from("<Q", content)
+    header, data = json.loads(content[8 : 8 + size]), content[8 + size :]
+    metadata, tensors = header.pop("__metadata__"), {}
+    for name, entry in header.items():
+        first, last = entry["data_offsets"]
+        raw, dtype = bytearray(data[first:last]), dtypes[entry["dtype"]]
+        tensors[name] = (torch.frombuffer(raw, dtype=dtype) if raw else torch.empty(0, dtype=dtype)).reshape(entry["shape"])
+    return metadata, tensors
+
+
+def cases_of(path):
+    """The metadata and the tensors of each case of a bundle, by its name."""
+    cases = {}
+    for part, content in enumerate(tensors_of(path)):
+        for name, value in content.items():
+            case, _, key = name.partition("/")
+            cases.setdefault(case, ({}, {}))[part][key] = value
+    return cases
+
+
+def write_bundle(path, cases):
+    """Writes cases, as cases_of returns them, as one safetensors file."""
+    metadata, tensors = (
+        {f"{case}/{key}": value for case, parts in cases.items() for key, value in parts[part].items()} for part in (0, 1)
+    )
+    save_safetensors(path, tensors, metadata)
+
+
 class Folder:
-    """A folder of cases that holds exactly the files that the generator wrote in this run."""
+    """A temporary folder of the cases that the generator writes in this run, which `finish` makes one bundle."""
 
     def __init__(self, root, name, limit_bytes):
-        self.path = pathlib.Path(root) / name
-        self.path.mkdir(parents=True, exist_ok=True)
+        self.bundle = pathlib.Path(root) / f"{name}.safetensors"
+        self.temporary = tempfile.TemporaryDirectory()
         self.limit_bytes = limit_bytes
         self.written = []
 
     def file(self, stem):
-        path = self.path / f"{stem}.safetensors"
+        path = pathlib.Path(self.temporary.name) / f"{stem}.safetensors"
         if path in self.written:
             raise ValueError(f"two cases are called {stem}")
         self.written.append(path)
         return path
 
     def finish(self):
-        for path in self.path.glob("*.safetensors"):
-            if path not in self.written:
-                path.unlink()
         sizes = [path.stat().st_size for path in self.written]
         largest = max(zip(sizes, self.written))
         if largest[0] > self.limit_bytes:
             raise ValueError(f"{largest[1].name} has {largest[0]} bytes, more than {self.limit_bytes}")
-        print(f"{self.path}: {len(sizes)} cases, {sum(sizes)} bytes, largest {largest[0]} ({largest[1].name})")
+        self.bundle.parent.mkdir(parents=True, exist_ok=True)
+        write_bundle(self.bundle, {path.stem: tensors_of(path) for path in self.written})
+        self.temporary.cleanup()
+        print(f"{self.bundle}: {len(sizes)} cases, {sum(sizes)} bytes, largest {largest[0]} ({largest[1].name})")
 
 
 def run_generator(description, limits, *generators, out=PARITY_FOLDER):
-    """Runs a generator's command line: each of `generators` gets the folders in `limits`, with the largest case size."""
-    names = " and ".join(f"{name}/" for name in limits)
+    """Runs a generator's command line: each of `generators` gets the folders of the bundles in `limits`, with the largest
+    case size."""
+    names = " and ".join(f"{name}.safetensors" for name in limits)
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
     parser.add_argument("--out", default=out, help=f"the folder that holds {names}")
     parser.add_argument("--seed", type=int, default=0, help="other numbers than the committed ones (default: 0, the same)")

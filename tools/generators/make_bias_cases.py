@@ -2,7 +2,7 @@
 
     python tools/generators/make_bias_cases.py [--out tests/modules/data]
 
-Sizes and settings are drawn as well as weights and inputs, so that --seed gives other configurations. A file holds one
+Sizes and settings are drawn as well as weights and inputs, so that --seed gives other configurations. A case holds one
 module's state under this package's names, one call, its result and its gradients. Needs torch 2.11.0 and transformers
 5.23.0 from PyPI; nothing is downloaded.
 """

@@ -1,8 +1,8 @@
-"""Writes the golden cases of the notebook classes: tests/parity/notebooks and tests/parity/dropout.
+"""Writes the golden cases of the notebook classes: the bundles notebooks and dropout in tests/parity.
 
     python tools/generators/make_cases.py [--out tests/parity]
 
-Running it twice gives the same bytes. Every file holds one module, one call, its results and its gradients.
+Running it twice gives the same bytes. Every case holds one module, one call, its results and its gradients.
 """
 
 import pathlib

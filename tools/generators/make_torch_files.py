@@ -1,6 +1,6 @@
-"""Writes what Python's torch.save writes, and beside each file the truth about it: tests/files/data/torch.
+"""Writes what Python's torch.save writes, and beside each file the truth about it: the archive tests/files/data/torch.tar.
 
-    python tools/generators/make_torch_files.py [--out tests/files/data/torch]
+    python tools/generators/make_torch_files.py [--out tests/files/data/torch.tar]
     python tools/generators/make_torch_files.py --check       do the committed files still say what PyTorch says?
 
 `<name>.pt` is the file. `<name>.json` holds either `{"value": …}` in the form of torch_file_truth.py, or
@@ -12,15 +12,17 @@ import argparse
 import builtins
 import json
 import pathlib
+import tarfile
 import tempfile
 import warnings
 
 import torch
 
 import torch_file_contents as contents
+from archive import write_archive
 from torch_file_truth import truth_of
 
-FOLDER = pathlib.Path(__file__).resolve().parents[2] / "tests" / "files" / "data" / "torch"
+ARCHIVE = pathlib.Path(__file__).resolve().parents[2] / "tests" / "files" / "data" / "torch.tar"
 
 
 class Numbered(str):
@@ -93,7 +95,6 @@ def truth_text(value, words):
 
 
 def write_all(folder):
-    folder.mkdir(parents=True, exist_ok=True)
     names = []
     for name, save, options, value, words in versions():
         save(value, folder / f"{name}.pt", **options)
@@ -112,10 +113,11 @@ def python_reads(path):
         return None
 
 
-def differences(folder):
+def differences(archive):
     """The differences between the committed files and what this PyTorch does."""
-    with tempfile.TemporaryDirectory() as fresh:
-        fresh = pathlib.Path(fresh)
+    with tempfile.TemporaryDirectory() as fresh, tempfile.TemporaryDirectory() as folder, tarfile.open(archive) as tar:
+        tar.extractall(folder, filter="data")
+        fresh, folder = pathlib.Path(fresh), pathlib.Path(folder)
         names = write_all(fresh)
         committed = {path.stem for path in folder.glob("*.pt")} | {path.stem for path in folder.glob("*.json")}
         yield from (f"{name}: not committed" for name in sorted(set(names) - committed))
@@ -139,12 +141,15 @@ def differences(folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=pathlib.Path, default=FOLDER)
+    parser.add_argument("--out", type=pathlib.Path, default=ARCHIVE)
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")  # TypedStorage, sparse and nested tensors, protocols other than 2
     if not arguments.check:
-        print(f"{len(write_all(arguments.out))} files in {arguments.out}")
+        with tempfile.TemporaryDirectory() as folder:
+            names = write_all(pathlib.Path(folder))
+            write_archive(pathlib.Path(folder), arguments.out)
+        print(f"{len(names)} files in {arguments.out}")
         return 0
     found = list(differences(arguments.out))
     print("\n".join(found) if found else "the committed files agree")

@@ -43,7 +43,7 @@ DECODER_NAME = "torch.nn.TransformerDecoderLayer"
 # The built-in function has no Python signature to inspect.
 SDPA_ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
 
-_DTYPES = {
+DTYPES = {
     torch.float64: "F64",
     torch.float32: "F32",
     torch.float16: "F16",
@@ -184,11 +184,11 @@ def save_safetensors(path, tensors, metadata):
     body = []
     offset = 0
     for key, value in entries:
-        if value.dtype not in _DTYPES:
+        if value.dtype not in DTYPES:
             raise TypeError(f"save_safetensors: expected a dtype a case can hold for {key}, got {value.dtype}")
         size = value.numel() * value.element_size()
         header[key] = {
-            "dtype": _DTYPES[value.dtype],
+            "dtype": DTYPES[value.dtype],
             "shape": list(value.shape),
             "data_offsets": [offset, offset + size],
         }

@@ -12,7 +12,6 @@
 #include <nlohmann/json.hpp>
 
 #include <attentive/parity/compare.h>
-#include <attentive/parity/draws.h>
 
 namespace notebooks {
 

@@ -13,18 +13,20 @@
 
 #include <attentive/core/options.h>
 #include <attentive/files/safetensors.h>
+#include <attentive/functional/attention_recorder.h>
 
 namespace attentive {
 
-/// Thrown for a parity case that cannot be run: a bad file, an unknown module, option or input, or a missing
-/// tensor. The message reads `<case>: <reason>`.
+/// Thrown for a parity case that cannot be run: a bad file, an unknown case, module, option or input, or a
+/// missing tensor. The message reads `<case>: <reason>`.
 class CaseError : public c10::ValueError {
  public:
   using c10::ValueError::ValueError;
 };
 
-/// A parity case: a Python attention module, one call of it, and PyTorch's results, all in one safetensors
-/// file.
+/// A parity case: a Python attention module, one call of it, and PyTorch's results. A safetensors file holds
+/// one case, or is a bundle of many: its tensors are then named `<case>/<tensor>` and its metadata
+/// `<case>/<key>`.
 ///
 /// Metadata, all strings; other metadata is kept and ignored:
 ///   module                   the Python name
@@ -41,7 +43,7 @@ class CaseError : public c10::ValueError {
 ///   grad.input.<argument>, grad.state.<key>
 ///   input.grad_output        weighs the output in the loss
 struct Case {
-  std::string name;                             ///< the file's path, or another name for messages
+  std::string name;                             ///< `FILE` or `FILE#case`, or another name for messages
   std::map<std::string, std::string> metadata;  ///< as in the file
   std::string module;
   std::string options = "{}";
@@ -61,14 +63,22 @@ struct Case {
   std::map<std::string, at::Tensor> state_gradients;
 };
 
-/// Reads a case from a file.
-/// Throws SafetensorsError for a bad file and CaseError for a file that is not a case.
+/// The contents of the cases at `place`, for make_case, by their names: of `FILE` with one case under "FILE";
+/// of a bundle `FILE`, each of its cases under "FILE#case"; of `FILE#case`, that one. An existing file whose
+/// name contains '#' is a `FILE`.
+/// Throws SafetensorsError for a bad file, and CaseError for an unknown case, a bundle's tensor or metadata
+/// that belongs to no case, and a file without cases.
+/// Memory: the file's tensors, also if one case is chosen.
+std::map<std::string, SafetensorsFile> load_cases(const std::filesystem::path& place);
+
+/// Makes a case from its contents; `name` appears in messages.
+Case make_case(SafetensorsFile file, std::string name);
+
+/// Reads the only case at `place`, as load_cases reads it.
+/// Throws SafetensorsError for a bad file and CaseError for a file that is not a case, or that holds several.
 ///
 ///   auto report = attentive::run_case(attentive::read_case("mha.safetensors"));
-Case read_case(const std::filesystem::path& path);
-
-/// Makes a case from a file that is already in memory; `name` appears in messages.
-Case make_case(SafetensorsFile file, std::string name);
+Case read_case(const std::filesystem::path& place);
 
 struct CaseSettings {
   /// If set, replaces the tolerances of the case's dtype, for outputs and gradients alike.
@@ -131,6 +141,19 @@ struct CaseReport {
 ///
 ///   if (!attentive::run_case(attentive::read_case(path)).passed()) return 1;
 CaseReport run_case(const Case& test_case, const CaseSettings& settings = {});
+
+/// Returns the attention calls of a case: builds its C++ module with the file's weights and records its
+/// calls, without dropout and gradients. Paths are those inside the module, "" for the module itself; for a
+/// case without a module (a function), they are "call 0", "call 1" and so on. The default CPU generator is
+/// left unchanged.
+///
+/// Throws CaseError with the reason if the case cannot be run or the recorder refuses `options`.
+/// Memory: two copies of the case's tensors, and what the recorder keeps.
+///
+///   auto calls = attentive::case_attention(attentive::read_case("mha.safetensors"));
+std::vector<RecordedAttention> case_attention(const Case& test_case,
+                                              const AttentionRecorderOptions& options = {},
+                                              const CaseSettings& settings = {});
 
 /// The Python names that `Case::module` may have, sorted.
 std::vector<std::string> case_modules();

@@ -4,10 +4,9 @@
 
 #include <attentive/parity/case.h>
 #include <attentive/parity/compare.h>
-#include <attentive/parity/draws.h>
 
 int main() {
-  auto parity_case = attentive::read_case(CASE);
+  auto parity_case = attentive::read_case(CASES "#MultiHeadAttention-notebook");
   const auto right = attentive::run_case(parity_case);
   const auto want = parity_case.expected_output.clone();
   parity_case.expected_output += 1e-3;
