@@ -72,32 +72,19 @@ def self_test():
         "a brace on its own line": right.replace(" {", "\n{"),
         "the order of includes": right.replace("#include <vector>", "#include <vector>\n#include <array>"),
     }
-    missed = []
+    tree = {".clang-format": style, "docs/page.md": wrong["spaces"], **dict.fromkeys(paths, right)}
+    tree["bench/b.cpp"] = f"// See https://example.org/{'x' * 100}\n// | {'long ' * 22} |\n"
+    broken = {what: (paths[0], text) for what, text in wrong.items()} | {path: (path, wrong["spaces"]) for path in paths}
+    broken["a wide comment"] = (paths[0], f"{right}// {'long ' * 22}\n")
+    broken["a wide comment behind code"] = (paths[0], f"int one = 1;  // {'long ' * 20}\n")
+    missed = tree_check.missed_of(faults_in, tree, broken)
     with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder).resolve()
-        write = functools.partial(tree_check.write, root)
-        write(".clang-format", style)
-        write("docs/page.md", wrong["spaces"])
-        for path in paths:
-            write(path, right)
-        missed += [f"reported, but right: {fault}" for fault in faults_in(root)[0]]
-        for path in paths:
-            for what, text in wrong.items():
-                write(path, text)
-                if {fault.split(":")[0] for fault in faults_in(root)[0]} != {path}:
-                    missed.append(f"not reported: {path}: {what}")
-                run(root, "-i")
-                if faults_in(root)[0]:
-                    missed.append(f"not repaired: {path}: {what}")
-                write(path, right)
-            for wide in (f"// {'long ' * 22}\n", f"int one = 1;  // {'long ' * 20}\n"):
-                write(path, right + wide)
-                if "a comment ends" not in "".join(faults_in(root)[0]):
-                    missed.append(f"not reported: {path}: {wide}")
-            write(path, right + f"// See https://example.org/{'x' * 100}\n// | {'long ' * 22} |\n")
-            missed += [f"reported, but right: {fault}" for fault in faults_in(root)[0]]
-            write(path, right)
-    return tree_check.report_self_test(f"{len(paths) * len(wrong)} misformatted files", missed)
+        tree_check.write(Path(folder), ".clang-format", style)
+        for number, text in enumerate(wrong.values()):
+            tree_check.write(Path(folder), f"{number}.cpp", text)
+        run(Path(folder), "-i")
+        missed += [f"not repaired: {fault}" for fault in faults_in(Path(folder))[0]]
+    return tree_check.report_self_test(f"{len(broken)} faults", missed)
 
 
 if __name__ == "__main__":
