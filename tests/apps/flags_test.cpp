@@ -65,7 +65,7 @@ TEST_CASE("flags: fractions are finite, and a limit may be left out", "[flags]")
 TEST_CASE("flags: words for yes and no", "[flags]") {
   for (const std::string text : {"true", "false", "1", "0", "yes", "no", "on", "off"})
     CHECK(refusal(apps::true_or_false(), text).empty());
-  for (const std::string text : {"2", "01", "y", ""})
+  for (const std::string text : {"2", "01", "y"})
     CHECK(refusal(apps::true_or_false(), text) == "--flag: expected true or false, got " + text);
 }
 
