@@ -15,8 +15,8 @@ struct ExitStatuses {
   int usage = 2;   ///< the command line was invalid
 };
 
-/// The common part of every main(): adds --version, parses the command line, calls `work` and returns the
-/// exit status.
+/// The common part of every main(): adds --version, parses the command line, calls `work` and ends the
+/// process with the exit status, without the destructors of static objects; under a sanitizer, returns it.
 ///
 /// An exception becomes one line on standard error, "<name>: <message>", without a backtrace. If standard
 /// output could not be written, the line is "<name>: cannot write to standard output: <reason>", and the exit

@@ -1,4 +1,4 @@
-"""Every program immediately refuses invalid numbers, naming the flag and its limits.
+"""Every number that a program takes has limits, and a wrong one is refused at once. flags_test.cpp tests the limits themselves.
 
     python3 flags_test.py <program> ...
 """
@@ -11,8 +11,8 @@ import tempfile
 import unittest
 
 PROGRAMS = {path.name: path for path in (pathlib.Path(argument).resolve() for argument in sys.argv[1:])}
-NO_NUMBERS = ["nan", "inf", "-inf", "-1", "1e999", "99999999999999999999999", "0x10", "1 5", "x"]
-NOT_WHOLE = ["010", "1.5", "1e3"]
+# The description of a check in apps/common/flags.h.
+LIMITS = r"(?:from )?[\d.e+-]+ to (?:below )?[\d.e+]+|above [\d.e+-]+, at most [\d.e+]+"
 
 
 def run(name, *arguments):
@@ -25,23 +25,15 @@ class Flags(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout), (2, ""), arguments)
         self.assertTrue(done.stderr.startswith(words), f"{arguments}: {done.stderr}")
 
-    def test_every_flag_that_takes_a_number_refuses_what_is_none(self):
-        """Tests all flags that --help lists, so that a flag added later is tested, too."""
+    def test_every_flag_that_takes_a_number_has_limits(self):
+        """Reads all flags that --help lists, so that a flag added later is tested, too."""
         found = 0
         for name in PROGRAMS:
-            for flag, kind in re.findall(r"^ *(?:-\w,)?(--[\w-]+) (INT|UINT|FLOAT)\b", run(name, "--help").stdout, re.M):
+            for flag, kind in re.findall(r"^ *(?:-\w,)?(--[\w-]+) ((?:INT|UINT|FLOAT)\b.*)", run(name, "--help").stdout, re.M):
                 found += 1
-                for value in ("nan", "-1") if kind == "FLOAT" else ("-1",):
-                    with self.subTest(program=name, flag=flag, value=value):
-                        self.refused(name, f"{flag}: expected a ", f"{flag}={value}")
+                with self.subTest(program=name, flag=flag):
+                    self.assertRegex(kind, rf"^\w+:(?:{LIMITS})")
         self.assertGreaterEqual(found, 45 if "attentive-view" in PROGRAMS else 40)
-
-    def test_whatever_is_no_number_is_refused(self):
-        for name, flag, wrong in (("attentive-learn-copy", "--steps", NO_NUMBERS + NOT_WHOLE), ("attentive-learn-copy", "--seed", NO_NUMBERS + NOT_WHOLE),
-                                  ("attentive-parity", "--atol", [value for value in NO_NUMBERS if not value.isdigit()])):
-            for value in wrong:
-                with self.subTest(program=name, flag=flag, value=value):
-                    self.refused(name, f"{flag}: expected a ", f"{flag}={value}")
 
     def test_the_limits_are_named(self):
         threads = "--threads: expected a whole number from 0 to 1024, got 1000000\n"

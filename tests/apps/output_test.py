@@ -63,7 +63,7 @@ class Output(unittest.TestCase):
             "attentive-view": [["--case", CASE, "--svg", str(cls.folder / "head.svg")]],
             "attentive-vit-digits": [["--data", str(digits), "--epochs", "1", "--layers", "1", "--device", "cpu"]],
             "attentive-notebooks": [["--list"], ["--device", "cpu"]],
-            **{f"attentive-notebook-{n}": [["--list"], ["--device", "cpu"]] for n in ("000", "001", "002", "003", "004")},
+            "attentive-notebook-000": [["--list"], ["--device", "cpu"]],
             "attentive-bench": [["--suite", "tiny", "--budget", "0.001", "--threads", "1"]],
             "gpt_step_bench": [[str(text), "small", "1", "1"]],
             "attention_loop": [["--tokens", "16", "--seconds", "0.01"]],
@@ -82,13 +82,11 @@ class Output(unittest.TestCase):
     def test_a_killed_process_of_the_same_number_leaves_nothing_to_stumble_over(self):
         # LLVM's OpenMP runtime maps a file of this name, and an empty one cannot be read.
         leave_and_run = ': > "/dev/shm/__KMP_REGISTERED_LIB_$$_$(id -u)" && exec "$@"'
-        # With this environment the program itself is executed, and not a copy that has another number.
-        environment = {**os.environ, "LEFT": "an empty registration"}
         for name in PROGRAMS.keys() & self.work.keys():
             arguments = self.work[name][-1]  # computes something, because no program needs the runtime before
             with self.subTest(program=name, arguments=arguments):
                 done = subprocess.run(["sh", "-c", leave_and_run, "sh", PROGRAMS[name], *arguments], input="1\n", text=True,
-                                      capture_output=True, env=environment)
+                                      capture_output=True)
                 self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_a_full_disk_is_reported(self):

@@ -1,6 +1,5 @@
 """Every relative link of the pages leads to a file that is there, and to a heading in it; docs/reference.md names every
-public header, tools/README.md every file of tools and of its folders, each below the heading of its folder, and
-tools/checks/mutants/README.md every list of mutants.
+public header, and tools/README.md every file of tools and of its folders, each below the heading of its folder.
 
 Argument: the source folder.
 """
@@ -78,9 +77,6 @@ def unnamed_tools(tools):
     for folder in sorted(folders):
         for name in unnamed_in(sections.get(folder, ""), tools / folder):
             yield f"tools/README.md does not name {name} below the heading of tools/{folder}"
-    lists = (tools / "checks/mutants/README.md").read_text()
-    for name in unnamed_in(lists, tools / "checks/mutants"):
-        yield f"tools/checks/mutants/README.md does not name {name}"
 
 
 def selftest():
@@ -95,8 +91,7 @@ def main():
     root = pathlib.Path(sys.argv[1]).resolve()
     pages = [*root.glob("*.md"), *root.glob("docs/**/*.md"), *root.glob("apps/*/README.md"),
              *root.glob("exercises/**/README.md"), root / "bench/README.md", root / "tests/parity/README.md",
-             root / "tests/viz/page/README.md", root / "tools/README.md",
-             root / "tools/checks/mutants/README.md"]
+             root / "tests/viz/page/README.md", root / "tools/README.md"]
     problems = [problem for page in sorted(pages) for problem in broken_links(root, page)]
     index = (root / "docs/reference.md").read_text()
     for header in sorted((root / "include/attentive").rglob("*.h")):

@@ -34,7 +34,7 @@ const std::map<std::string, std::string> kCommands = {
     {"tools/gpu_check", "tests/tools/gpu_check_test.py"},
     {"tools/checks/kill_test", "by hand: a measurement of docs/training.md"},
     {"tools/checks/group_check", "by hand: a measurement of docs/distributed.md"},
-    {"tools/checks/mutants", "by hand"},
+    {"tools/checks/mutate", "by hand"},
     {"cmake ", "tests/package/CMakeLists.txt and .ci/run"},
     {"build/dev/tests/docs_test", "this test"},
     {"attentive-train ", "as installed: tests/apps/train_app_test.py"},

@@ -6,7 +6,6 @@
     tools/checks/check_floors.py --self-test   breaks each rule in a made-up tree and wants it reported
 """
 
-import functools
 import re
 import tempfile
 from pathlib import Path
@@ -94,7 +93,7 @@ def target_of(root, path, quoted, name):
         if path.parts[0] == "bench":
             places.append(root / SHARED.parent / name)
         if path.parts[:2] == ("tests", "apps"):
-            places += [folder / name for folder in sorted((root / "apps").iterdir())]
+            places += [folder / name for folder in (root / "apps", *sorted((root / "apps").iterdir()))]
         if path.parts[:2] == ("tests", "exercises"):
             places.append(root / "exercises" / name)
     for place in places:
@@ -181,83 +180,71 @@ def folder_faults(root, floors):
 
 def self_test():
     """Tests one wrong include at a time, then one wrong floor at a time, in a correct tree."""
-    right = {
+    includes = {
         "include/attentive/version.h": "",
-        "include/attentive/attentive.h": "#include <attentive/attention.h>\n#include <attentive/files.h>\n",
-        "include/attentive/attention.h": "#include <attentive/modules/m.h>\n#include <attentive/version.h>\n",
-        "include/attentive/files.h": "#include <attentive/files/i.h>\n",
-        "include/attentive/core/c.h": "#include <ATen/core/Tensor.h>\n",
-        "include/attentive/functional/f.h": "#include <attentive/core/c.h>\n",
-        "include/attentive/files/i.h": "#include <attentive/core/c.h>\n",
-        "include/attentive/modules/m.h": "#include <attentive/functional/f.h>\n#include <attentive/version.h>\n",
-        "include/attentive/parity/p.h": "#include <attentive/modules/m.h>\n#include <attentive/files/i.h>\n",
-        "include/attentive/train/t.h": "#include <attentive/modules/m.h>\n",
+        "include/attentive/attentive.h": "<attentive/attention.h> <attentive/files.h>",
+        "include/attentive/attention.h": "<attentive/modules/m.h> <attentive/version.h>",
+        "include/attentive/files.h": "<attentive/files/i.h>",
+        "include/attentive/core/c.h": "<ATen/core/Tensor.h>",
+        "include/attentive/functional/f.h": "<attentive/core/c.h>",
+        "include/attentive/files/i.h": "<attentive/core/c.h>",
+        "include/attentive/modules/m.h": "<attentive/functional/f.h> <attentive/version.h>",
+        "include/attentive/parity/p.h": "<attentive/modules/m.h> <attentive/files/i.h>",
+        "include/attentive/train/t.h": "<attentive/modules/m.h>",
         "src/core/check.h": "",
-        "src/kernels/k.h": '#include "core/check.h"\n',
-        "src/kernels/simd/s.h": '#include "kernels/k.h"\n',
-        "src/kernels/gemm/g.h": '#include "kernels/simd/s.h"\n#include "kernels/k.h"\n',
-        "src/kernels/attention/a.h": '#include "kernels/gemm/g.h"\n#include "kernels/simd/s.h"\n',
+        "src/kernels/k.h": '"core/check.h"',
+        "src/kernels/simd/s.h": '"kernels/k.h"',
+        "src/kernels/gemm/g.h": '"kernels/simd/s.h" "kernels/k.h"',
+        "src/kernels/attention/a.h": '"kernels/gemm/g.h" "kernels/simd/s.h"',
         "src/kernels/reference/r.h": "",
-        "src/functional/f.cpp": '#include "kernels/k.h"\n#include <fmt/format.h>\n',
-        "src/modules/m.cpp": "#include <attentive/modules/m.h>\n",
-        "apps/a/main.cpp": '#include <attentive/train/t.h>\n#include <CLI/CLI.hpp>\n#include "common/run.h"\n',
+        "src/functional/f.cpp": '"kernels/k.h" <fmt/format.h>',
+        "src/modules/m.cpp": "<attentive/modules/m.h>",
+        "apps/a/main.cpp": '<attentive/train/t.h> <CLI/CLI.hpp> "common/run.h"',
         "apps/a/support/table.h": "",
-        "apps/a/support/table.cpp": '#include "support/table.h"\n',
+        "apps/a/support/table.cpp": '"support/table.h"',
         "apps/common/run.h": "",
-        "bench/b.cpp": '#include "common/run.h"\n',
-        "tests/apps/a_test.cpp": '#include "support/table.h"\n',
-        "tests/core/c_test.cpp": '#include "support/s.h"\n#include "core/check.h"\n',
-        "tests/support/s.h": '#include "kernels/k.h"\n',
-        "tests/exercises/gaps_test.cpp": '#include "support/e.h"\n',
-        "tests/m_test.cpp": '#include "support/s.h"\n',
-        "exercises/support/e.h": "#include <ATen/core/Tensor.h>\n",
-        "exercises/01_a/task.h": "#include <attentive/modules/m.h>\n",
-        "exercises/01_a/check.cpp": '#include "support/e.h"\n#include "task.h"\n',
-        "exercises/solutions/01_a.cpp": '#include "01_a/task.h"\n',
+        "bench/b.cpp": '"common/run.h"',
+        "tests/apps/a_test.cpp": '"support/table.h" "common/run.h"',
+        "tests/core/c_test.cpp": '"support/s.h" "core/check.h"',
+        "tests/support/s.h": '"kernels/k.h"',
+        "tests/exercises/gaps_test.cpp": '"support/e.h"',
+        "exercises/support/e.h": "<ATen/core/Tensor.h>",
+        "exercises/01_a/task.h": "<attentive/modules/m.h>",
+        "exercises/01_a/check.cpp": '"support/e.h" "task.h"',
+        "exercises/solutions/01_a.cpp": '"01_a/task.h"',
     }
     wrong = {
-        "include/attentive/core/c.h": [
-            "<attentive/functional/f.h>", "<attentive/attentive.h>", "<torch/torch.h>", "<fmt/format.h>", '"core/check.h"'],
-        "include/attentive/functional/f.h": [
-            "<attentive/modules/m.h>", "<attentive/files/i.h>", "<attentive/functional/gone.h>"],
-        "include/attentive/files/i.h": ["<attentive/functional/f.h>", "<attentive/modules/m.h>", "<attentive/parity/p.h>"],
-        "include/attentive/modules/m.h": ["<attentive/train/t.h>", "<attentive/files/i.h>", "<nlohmann/json.hpp>"],
-        "include/attentive/train/t.h": ["<attentive/parity/p.h>"],
-        "include/attentive/version.h": ["<attentive/modules/m.h>"],
-        "include/attentive/attention.h": ["<attentive/files/i.h>", "<attentive/files.h>"],
-        "include/attentive/files.h": ["<attentive/modules/m.h>", "<attentive/attention.h>"],
-        "include/attentive/new/n.h": ["<attentive/functional/f.h>"],
-        "src/kernels/k.h": ["<attentive/functional/f.h>", '"functional/f.cpp"', '"kernels/simd/s.h"'],
-        "src/kernels/simd/s.h": ['"kernels/gemm/g.h"', '"kernels/attention/a.h"'],
-        "src/kernels/gemm/g.h": ['"kernels/attention/a.h"', '"kernels/reference/r.h"'],
-        "src/kernels/new/n.h": ['"kernels/simd/s.h"'],
-        "src/modules/m.cpp": ['"kernels/k.h"', '"support/s.h"', "<torch/torch.h>"],
-        "apps/a/main.cpp": ['"../../src/kernels/k.h"', '"gone.h"'],
-        "bench/b.cpp": ['"../tests/support/s.h"', '"../apps/a/support/table.h"', '"a/support/table.h"'],
-        "tests/core/c_test.cpp": ['"../../apps/common/run.h"', '"../../exercises/support/e.h"'],
-        "exercises/01_a/check.cpp": ['"../../src/kernels/k.h"', '"../../tests/support/s.h"'],
+        "include/attentive/core/c.h": '<attentive/functional/f.h> <attentive/attentive.h> <torch/torch.h> <fmt/format.h> "core/check.h"',
+        "include/attentive/functional/f.h": "<attentive/modules/m.h> <attentive/files/i.h> <attentive/functional/gone.h>",
+        "include/attentive/files/i.h": "<attentive/functional/f.h> <attentive/modules/m.h> <attentive/parity/p.h>",
+        "include/attentive/modules/m.h": "<attentive/train/t.h> <attentive/files/i.h> <nlohmann/json.hpp>",
+        "include/attentive/train/t.h": "<attentive/parity/p.h>",
+        "include/attentive/version.h": "<attentive/modules/m.h>",
+        "include/attentive/attention.h": "<attentive/files/i.h> <attentive/files.h>",
+        "include/attentive/files.h": "<attentive/modules/m.h> <attentive/attention.h>",
+        "include/attentive/new/n.h": "<attentive/functional/f.h>",
+        "src/kernels/k.h": '<attentive/functional/f.h> "functional/f.cpp" "kernels/simd/s.h"',
+        "src/kernels/simd/s.h": '"kernels/gemm/g.h" "kernels/attention/a.h"',
+        "src/kernels/gemm/g.h": '"kernels/attention/a.h" "kernels/reference/r.h"',
+        "src/kernels/new/n.h": '"kernels/simd/s.h"',
+        "src/modules/m.cpp": '"kernels/k.h" "support/s.h" <torch/torch.h>',
+        "apps/a/main.cpp": '"../../src/kernels/k.h" "gone.h"',
+        "bench/b.cpp": '"../tests/support/s.h" "../apps/a/support/table.h" "a/support/table.h"',
+        "tests/core/c_test.cpp": '"../../apps/common/run.h" "../../exercises/support/e.h"',
+        "exercises/01_a/check.cpp": '"../../src/kernels/k.h" "../../tests/support/s.h"',
     }
-    page = "| floor | folders |\n| 1 | `core/`, `src/kernels/` |\n| 3 | `modules/` |\n| 6 | `apps/` |\n"
-    floors = {"core", "kernels", "modules", "functional", "train"}
-    missed = []
+    right = {path: "".join(f"#include {name}\n" for name in names.split()) for path, names in includes.items()}
+    wrong = {f"{path}: {name}": (path, f"{right.get(path, '')}#include {name}\n") for path, names in wrong.items() for name in names.split()}
+    missed = tree_check.missed_of(faults_in, right, wrong)
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder).resolve()
-        write = functools.partial(tree_check.write, root)
-
-        for path, text in right.items():
-            write(path, text)
-        missed += [f"reported, but right: {fault}" for fault in faults_in(root)[0]]
-        for path, includes in wrong.items():
-            for include in includes:
-                write(path, right.get(path, "") + f"#include {include}\n")
-                if len(faults_in(root)[0]) != 1:
-                    missed.append(f"not reported: {path}: {include}")
-                write(path, right.get(path, ""))
-        write(PAGE, page)
-        missing = [line.split()[1].rstrip("/") for line in folder_faults(root, floors | {"viz"})]
-        if sorted(missing) != ["files", "files", "functional", "new", "new", "parity", "parity", "train", "viz", "viz"]:
+        for path in ("include/attentive/core/c.h", "src/kernels/k.h", "src/new/n.h"):
+            tree_check.write(root, path, "")
+        tree_check.write(root, PAGE, "| floor | folders |\n| 1 | `core/`, `src/kernels/` |\n| 3 | `modules/` |\n| 6 | `apps/` |\n")
+        missing = [line.split()[1].rstrip("/") for line in folder_faults(root, {"core", "kernels", "modules", "viz"})]
+        if sorted(missing) != ["modules", "new", "new", "viz", "viz"]:
             missed.append(f"floors: reported {missing}")
-    return tree_check.report_self_test(f"{sum(map(len, wrong.values()))} broken rules", missed)
+    return tree_check.report_self_test(f"{len(wrong)} broken rules", missed)
 
 
 def all_faults(root):

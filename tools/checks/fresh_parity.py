@@ -4,8 +4,8 @@
 
 The committed cases could in principle have been fitted; these cannot: sizes, weights, inputs, masks and dtypes are drawn
 anew in every run (the seed is printed, so that a failure can be repeated). Then a number is flipped, a name misspelt, a
-tensor removed and a file cut off, and the executable has to say so; the cases run as one bundle as well. Last, a small
-program runs under the recorder, and what that wrote has to pass too. Needs PyTorch only. Exit status 0 if everything came out as it should.
+tensor removed and a file cut off, and the executable has to say so; the cases run as one bundle as well. Needs PyTorch
+only. Exit status 0 if everything came out as it should.
 """
 
 import argparse
@@ -28,36 +28,9 @@ from case_support import normal, tensors_of, write_bundle  # noqa: E402
 from layer_samples import layer_sample  # noqa: E402
 from make_torch_cases import mha_sample, sdpa_sample  # noqa: E402
 
-TOOLS = pathlib.Path(__file__).resolve().parents[1]
 
 # Float16 is left out, because some CPUs that PyTorch supports do not implement all of its products.
 DTYPES = (torch.float32,) * 4 + (torch.float64, torch.bfloat16)
-
-RECORDED_PROGRAM = """
-import torch
-from torch.nn import functional as F
-from notebook_modules import MultiHeadAttention
-torch.manual_seed({seed})
-x = torch.randn(2, 7, 12)
-chapter = MultiHeadAttention(d_in=12, d_out=8, context_length=9, dropout=0.1, num_heads=2)
-chapter(x)
-chapter.eval()(x)
-library = torch.nn.MultiheadAttention(12, 3, batch_first=True)
-hidden = torch.ones(7, 7, dtype=torch.bool).triu(1)
-library(x, x, x, attn_mask=hidden)
-q = x.unflatten(-1, (3, 4)).transpose(1, 2)
-F.scaled_dot_product_attention(q, q, q, is_causal=True)
-encoder = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(12, 2, 16, 0.1, batch_first=True), 2)
-padding = torch.arange(7) >= torch.tensor([[7], [4]])
-encoder(x, src_key_padding_mask=padding)
-encoder.eval()
-with torch.no_grad():
-    encoder(x, src_key_padding_mask=padding)
-with torch.autocast("cpu", torch.bfloat16):
-    library(x.bfloat16(), x, x)
-    F.scaled_dot_product_attention(q.bfloat16(), q, q, attn_mask=torch.randn(7, 7))
-"""
-RECORDED_CALLS = 10
 
 
 # --- Fresh cases --------------------------------------------------------------------------------------------------
@@ -284,9 +257,8 @@ def main():
     print(f"torch {torch.__version__}, seed {seed}")
     with tempfile.TemporaryDirectory() as temporary:
         root = pathlib.Path(settings.keep or temporary)
-        fresh, recorded = root / "fresh", root / "recorded"
-        for folder in (fresh, recorded):
-            folder.mkdir(parents=True, exist_ok=True)
+        fresh = root / "fresh"
+        fresh.mkdir(parents=True, exist_ok=True)
         write_notebook_cases(fresh, settings.count, rng)
         write_function_cases(fresh, settings.count, rng)
         cases = sorted(fresh.glob("*.safetensors"))
@@ -304,17 +276,6 @@ def main():
         parity.expect("one of its cases", 0, "passed", f"{bundle}#{cases[0].stem}")
         parity.expect("a case that it lacks", 2, '"nobody"', f"{bundle}#nobody")
         provoke(parity, root, fresh / "MultiHeadAttention-0.safetensors")
-
-        program = root / "program.py"
-        program.write_text(RECORDED_PROGRAM.format(seed=seed))
-        command = [sys.executable, TOOLS / "users/attentive_record.py", "--out", recorded, program]
-        done = subprocess.run(command, capture_output=True, text=True)
-        print(done.stderr.strip())
-        written = sorted(recorded.glob("*.safetensors"))
-        count = RECORDED_CALLS
-        parity.problems += done.returncode != 0 or len(written) != count
-        phrase = f"{count} cases: {count} passed, 0 different, 0 skipped, 0 unusable"
-        parity.expect("what the recorder wrote", 0, phrase, *written)
     print(f"{parity.problems} problems")
     sys.exit(parity.problems > 0)
 

@@ -1,4 +1,4 @@
-"""Checks the case writer, the restated modules and the generators' determinism; tests/tools has the recorder's test.
+"""Checks the case writer, the restated modules and the generators' determinism.
 
     python tools/checks/selftest.py
 
