@@ -51,6 +51,19 @@ TEST_CASE("Python saves, C++ loads, trains and saves, Python loads, as README sh
   CHECK(same_output(shown_below(page, programs + "load_gpt.py"), run_in(folder.path(), "load_gpt.py")));
 }
 
+TEST_CASE("Python's own attention class has the numbers of the page, and C++ reads its weights", "[docs][python]") {
+  NEEDS_PYTHON("torch");
+  const TemporaryFolder folder;
+  const std::string page = "docs/guide/own_attention.md", program = "windowed_gqa.py";
+  const auto printed = run_in(folder.path(), program);
+  CHECK(same_output(shown_below(page, "tests/docs/python/" + program), printed));
+  CHECK(same_output(shown_below(page, "own_attention"), printed));
+  const InFolder here(folder.path());
+  auto renamed = example("own_attention_renamed");
+  renamed.before = nullptr;  // windowed_gqa.pt is Python's file
+  CHECK(same_output(shown_below(page, renamed.name), output_here(renamed)));
+}
+
 TEST_CASE("the page's case is written by Python and read here", "[docs][python]") {
   NEEDS_PYTHON("torch");
   const TemporaryFolder folder;

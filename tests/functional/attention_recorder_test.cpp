@@ -77,6 +77,14 @@ TEST_CASE("a recorder changes no backend and no bit, forward or backward", "[rec
       const auto got = run_on(call, backend);
       CHECK(recorder.calls().size() == (want.refused ? 0 : 2));  // one with a graph, one without
       check_same(got, want);
+      if (want.refused) continue;
+      // The backend that is recorded is the forced one; for Auto, forcing it changes nothing.
+      const auto recorded = recorder.calls()[0].backend;
+      REQUIRE(recorded);
+      if (backend == Backend::Auto)
+        check_same(run_on(call, *recorded), want);
+      else
+        CHECK(*recorded == backend);
     }
   }
 }
@@ -141,6 +149,7 @@ TEST_CASE("without a root calls are numbered", "[recorder]") {
   CHECK(recorder.calls()[0].path == "call 0");
   CHECK(recorder.calls()[3].path == "call 3");
   CHECK(recorder.calls()[3].linear);
+  CHECK_FALSE(recorder.calls()[3].backend);
   CHECK_FALSE(recorder.calls()[2].linear);
   CHECK(recorder.calls()[2].number == 2);
   const auto kept = recorder.calls()[2];
