@@ -15,12 +15,12 @@ using namespace attentive::test;
 
 namespace {
 
-// Runs a program of tests/docs/python in a folder, as README says, and returns its output.
+// Runs a program of tests/docs/python in a folder, as the pages say, and returns its output.
 std::string run_in(const std::string& folder, const std::string& name) {
   return run_python("tests/docs/python/" + name, "", folder);
 }
 
-// The output that README or the guide shows below a Python block.
+// The output that a page shows below a block.
 std::string shown_below(const std::string& page, const std::string& name) {
   for (const auto& block : blocks_of(read_page_file(kRoot + page))) {
     if (block.name == name) return block.output;
@@ -37,10 +37,10 @@ const Example& example(const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("Python saves, C++ loads, trains and saves, Python loads, as README shows", "[docs][python]") {
+TEST_CASE("Python saves, C++ loads, trains and saves, Python loads, as the page shows", "[docs][python]") {
   NEEDS_PYTHON("torch");
   const TemporaryFolder folder;
-  const std::string page = "README.md", programs = "tests/docs/python/";
+  const std::string page = "docs/guide/from_python.md", programs = "tests/docs/python/";
   CHECK(same_output(shown_below(page, programs + "save_gpt.py"), run_in(folder.path(), "save_gpt.py")));
   {
     const InFolder here(folder.path());
