@@ -51,7 +51,8 @@ TEST_CASE("Python saves, C++ loads, trains and saves, Python loads, as the page 
   CHECK(same_output(shown_below(page, programs + "load_gpt.py"), run_in(folder.path(), "load_gpt.py")));
 }
 
-TEST_CASE("Python's own attention class has the numbers of the page, and C++ reads its weights", "[docs][python]") {
+TEST_CASE("Python's own attention class has the numbers of the page, and C++ reads its weights",
+          "[docs][python]") {
   NEEDS_PYTHON("torch");
   const TemporaryFolder folder;
   const std::string page = "docs/guide/own_attention.md", program = "windowed_gqa.py";
