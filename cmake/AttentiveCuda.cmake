@@ -20,7 +20,7 @@ function(attentive_cuda_lack out)
   elseif(NOT cudart)
     set(lack "this LibTorch does not run on NVIDIA GPUs; install the whole one, python3 -m pip install torch, and name it with -DTorch_DIR=<torch>/share/cmake/Torch")
   elseif(NOT half STREQUAL "full")
-    set(lack "only the CPU half of LibTorch is linked; say -DATTENTIVE_TORCH=cuda")
+    set(lack "only the CPU half of LibTorch is linked, which is all that a CPU needs; for NVIDIA GPUs, configure with -DATTENTIVE_TORCH=cuda")
   else()
     attentive_cuda_release(release)
     string(REGEX REPLACE "^.*libcudart\\.so\\.([0-9]+).*$" "\\1" wanted "${cudart}")
@@ -86,6 +86,8 @@ function(attentive_cuda_sources target)
     # A flag of these sources only, so that the others are compiled as in a build without CUDA code.
     set_property(SOURCE ${ARG_HOST} APPEND PROPERTY COMPILE_OPTIONS "-isystem${folder}")
   endforeach()
-  # C++ links the result, so users of the library need no CUDA compiler.
-  set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX CUDA_RUNTIME_LIBRARY None)
+  # C++ links the result, so users of the library need no CUDA compiler. The Makefile generators ask for the
+  # CUDA dialect of this target too, which without CUDA_STANDARD would be that of its cxx_std_20; CMake 3.25
+  # knows no such dialect of nvcc 13.
+  set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX CUDA_RUNTIME_LIBRARY None CUDA_STANDARD 17)
 endfunction()

@@ -1,7 +1,7 @@
 # The components of the package, each before those that use it, with the components that each links. The same
 # table serves the build, the installed package's config file, and the pages (tools/checks/check_components.py).
 
-include_guard(GLOBAL)
+include_guard()  # not GLOBAL: every folder that finds the package reads the variables
 
 set(attentive_components attention files models text tokenizers train viz distributed parity accelerate operators)
 set(attentive_attention_needs "")
@@ -36,4 +36,40 @@ function(attentive_with_needs out)
     endif()
   endforeach()
   set(${out} "${sorted}" PARENT_SCOPE)
+endfunction()
+
+# attentive_check_links(<name>…): stops, when the whole project has been read, at a target that links a
+# component other than these. CMake would only guess at a typo.
+function(attentive_check_links)
+  get_property(already GLOBAL PROPERTY ATTENTIVE_ALL_COMPONENTS)
+  if(NOT already)
+    cmake_language(DEFER DIRECTORY "${CMAKE_SOURCE_DIR}" CALL attentive_check_links_of "${CMAKE_SOURCE_DIR}")
+  endif()
+  set_property(GLOBAL PROPERTY ATTENTIVE_ALL_COMPONENTS ${attentive_components} attentive)
+  set_property(GLOBAL APPEND PROPERTY ATTENTIVE_FOUND_COMPONENTS ${ARGN})
+endfunction()
+
+function(attentive_check_links_of folder)
+  get_property(lacking GLOBAL PROPERTY ATTENTIVE_ALL_COMPONENTS)
+  get_property(found GLOBAL PROPERTY ATTENTIVE_FOUND_COMPONENTS)
+  list(REMOVE_ITEM lacking "" ${found})
+  get_property(targets DIRECTORY "${folder}" PROPERTY BUILDSYSTEM_TARGETS)
+  foreach(target IN LISTS targets)
+    get_target_property(links ${target} LINK_LIBRARIES)
+    get_target_property(passed_on ${target} INTERFACE_LINK_LIBRARIES)
+    foreach(component IN LISTS lacking)
+      if("attentive::${component}" IN_LIST links OR "attentive::${component}" IN_LIST passed_on)
+        set(needed ${component})
+        if(component STREQUAL "attentive")
+          set(needed "models;text")
+        endif()
+        string(REPLACE ";" " " asked "${needed}")
+        message(FATAL_ERROR " attentive: ${target} links attentive::${component}, which is not there: build attentive with '-DATTENTIVE_COMPONENTS=${needed}', and ask for it by find_package(attentive COMPONENTS ${asked})")
+      endif()
+    endforeach()
+  endforeach()
+  get_property(folders DIRECTORY "${folder}" PROPERTY SUBDIRECTORIES)
+  foreach(inner IN LISTS folders)
+    attentive_check_links_of("${inner}")
+  endforeach()
 endfunction()

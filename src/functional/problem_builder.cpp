@@ -102,10 +102,12 @@ at::Tensor mask_term(const char* caller, const char* name, const at::Tensor& ter
     result = as_rank_4(term.expand(sizes));
   }
   const std::array<int64_t, 4> target = {p.batch(), p.heads(), p.queries(), p.keys()};
+  const bool of_keys = term.sizes() == at::IntArrayRef({p.batch(), p.keys()});
   for (size_t d = 0; d < target.size(); ++d) {
     const auto size = result.size(static_cast<int64_t>(d));
     TORCH_CHECK_VALUE(size == 1 || size == target[d], caller, ": expected ", name, " to broadcast to ",
-                      shape_string(target), " (B, H, L, S), got ", shape_string(term.sizes()));
+                      shape_string(target), " (B, H, L, S), got ", shape_string(term.sizes()),
+                      of_keys ? "; a mask of keys, of shape (B, S), is Mask::key_keep" : "");
   }
   return result;
 }

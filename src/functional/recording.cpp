@@ -6,6 +6,7 @@
 #include <c10/core/GradMode.h>
 
 #include "core/kept_tensors.h"
+#include "functional/dispatch.h"
 #include "functional/mask_check.h"
 
 namespace attentive::recording {
@@ -93,10 +94,13 @@ void forget(const std::shared_ptr<Recording>& recording) {
 
 void attention(const torch::nn::Module* caller, const kernels::Problem& problem,
                const AttentionOptions& options, std::optional<int64_t> sequence) {
+  // Asked before `Copying` changes the modes, on which it may depend.
+  const auto backend = explain_dispatch(options.backend, problem).chosen;
   show(caller, [&] {
     auto call = copy_masks(problem);
     call.sequence = sequence;
     call.options = options;
+    call.backend = backend;
     take_functions(problem, call);
     call.q = copy(problem.q);
     call.k = copy(problem.k);

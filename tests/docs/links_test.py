@@ -1,5 +1,6 @@
-"""Every relative link of the pages leads to a file that is there, and to a heading in it; docs/reference.md names every
-public header, and tools/README.md every file of tools and of its folders, each below the heading of its folder.
+"""Every relative link of the pages leads to a file that is there, and to a heading in it; a page's diff adds lines that stand
+in the file that it names; docs/reference.md names every public header, and tools/README.md every file of tools and of its
+folders, each below the heading of its folder.
 
 Argument: the source folder.
 """
@@ -79,6 +80,18 @@ def unnamed_tools(tools):
             yield f"tools/README.md does not name {name} below the heading of tools/{folder}"
 
 
+def lines_not_there(root, page):
+    """Added lines of a page's diffs that do not stand in the file that a line "+++ PATH" names above them."""
+    for diff in re.findall(r"^```diff\n(.*?)^```", page.read_text(), re.M | re.S):
+        lines = None
+        for line in diff.splitlines():
+            if line.startswith("+++ "):
+                path = line[4:]
+                lines = [there.strip() for there in (root / path).read_text().splitlines()] if (root / path).is_file() else []
+            elif lines is not None and line[1:].strip() not in lines:
+                yield f"{page.relative_to(root)}: {path} has no line {line[1:].strip()}"
+
+
 def selftest():
     page = "# A `b` (c), d\n## A\n## A\n```\n# no heading [x](y)\n```\n[l](m.md#a-1 \"t\") ![p](p.svg) `[n](o)`\n"
     assert anchors_of(page) == {"a-b-c-d", "a", "a-1"}, anchors_of(page)
@@ -93,6 +106,7 @@ def main():
              *root.glob("exercises/**/README.md"), root / "bench/README.md", root / "tests/parity/README.md",
              root / "tests/viz/page/README.md", root / "tools/README.md"]
     problems = [problem for page in sorted(pages) for problem in broken_links(root, page)]
+    problems += [problem for page in sorted(pages) for problem in lines_not_there(root, page)]
     index = (root / "docs/reference.md").read_text()
     for header in sorted((root / "include/attentive").rglob("*.h")):
         name = str(header.relative_to(root / "include/attentive"))

@@ -15,12 +15,12 @@ using namespace attentive::test;
 
 namespace {
 
-// Runs a program of tests/docs/python in a folder, as README says, and returns its output.
+// Runs a program of tests/docs/python in a folder, as the pages say, and returns its output.
 std::string run_in(const std::string& folder, const std::string& name) {
   return run_python("tests/docs/python/" + name, "", folder);
 }
 
-// The output that README or the guide shows below a Python block.
+// The output that a page shows below a block.
 std::string shown_below(const std::string& page, const std::string& name) {
   for (const auto& block : blocks_of(read_page_file(kRoot + page))) {
     if (block.name == name) return block.output;
@@ -37,10 +37,10 @@ const Example& example(const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("Python saves, C++ loads, trains and saves, Python loads, as README shows", "[docs][python]") {
+TEST_CASE("Python saves, C++ loads, trains and saves, Python loads, as the page shows", "[docs][python]") {
   NEEDS_PYTHON("torch");
   const TemporaryFolder folder;
-  const std::string page = "README.md", programs = "tests/docs/python/";
+  const std::string page = "docs/guide/from_python.md", programs = "tests/docs/python/";
   CHECK(same_output(shown_below(page, programs + "save_gpt.py"), run_in(folder.path(), "save_gpt.py")));
   {
     const InFolder here(folder.path());
@@ -49,6 +49,20 @@ TEST_CASE("Python saves, C++ loads, trains and saves, Python loads, as README sh
     CHECK(same_output(shown_below(page, "from_python"), output_here(from_python)));
   }
   CHECK(same_output(shown_below(page, programs + "load_gpt.py"), run_in(folder.path(), "load_gpt.py")));
+}
+
+TEST_CASE("Python's own attention class has the numbers of the page, and C++ reads its weights",
+          "[docs][python]") {
+  NEEDS_PYTHON("torch");
+  const TemporaryFolder folder;
+  const std::string page = "docs/guide/own_attention.md", program = "windowed_gqa.py";
+  const auto printed = run_in(folder.path(), program);
+  CHECK(same_output(shown_below(page, "tests/docs/python/" + program), printed));
+  CHECK(same_output(shown_below(page, "own_attention"), printed));
+  const InFolder here(folder.path());
+  auto renamed = example("own_attention_renamed");
+  renamed.before = nullptr;  // windowed_gqa.pt is Python's file
+  CHECK(same_output(shown_below(page, renamed.name), output_here(renamed)));
 }
 
 TEST_CASE("the page's case is written by Python and read here", "[docs][python]") {

@@ -77,6 +77,21 @@ TEST_CASE("a recorder changes no backend and no bit, forward or backward", "[rec
       const auto got = run_on(call, backend);
       CHECK(recorder.calls().size() == (want.refused ? 0 : 2));  // one with a graph, one without
       check_same(got, want);
+      if (want.refused) continue;
+      const auto recorded = recorder.calls();
+      REQUIRE(recorded[0].backend.has_value());
+      REQUIRE(recorded[1].backend.has_value());
+      if (backend != Backend::Auto) {
+        CHECK(*recorded[0].backend == backend);
+        CHECK(*recorded[1].backend == backend);
+        continue;
+      }
+      // Forcing what Auto is said to have chosen, with a graph and without one, gives the same bits.
+      const auto with_graph = run_on(call, *recorded[0].backend),
+                 without = run_on(call, *recorded[1].backend);
+      CHECK_FALSE(with_graph.refused);
+      CHECK(same(with_graph.result.output, want.result.output));
+      if (!without.refused) CHECK(same(without.inference.output, want.inference.output));
     }
   }
 }
@@ -141,6 +156,7 @@ TEST_CASE("without a root calls are numbered", "[recorder]") {
   CHECK(recorder.calls()[0].path == "call 0");
   CHECK(recorder.calls()[3].path == "call 3");
   CHECK(recorder.calls()[3].linear);
+  CHECK_FALSE(recorder.calls()[3].backend);
   CHECK_FALSE(recorder.calls()[2].linear);
   CHECK(recorder.calls()[2].number == 2);
   const auto kept = recorder.calls()[2];

@@ -96,6 +96,9 @@ TEST_CASE("attention names the mask or extra tensor that is wrong", "[attention]
   };
   CHECK(masked(at::ones({5, 6}, at::kBool)) ==
         "attention: expected mask to broadcast to (2, 4, 5, 5) (B, H, L, S), got (5, 6)");
+  CHECK(masked(at::ones({2, 5}, at::kBool)) ==
+        "attention: expected mask to broadcast to (2, 4, 5, 5) (B, H, L, S), got (2, 5); a mask of keys, of "
+        "shape (B, S), is Mask::key_keep");
   CHECK(masked(at::ones({5}, at::kBool)) ==
         "attention: expected mask of shape (L, S) or of rank 4, got (5,)");
   CHECK(masked(at::ones({4, 5, 5}, at::kBool)) ==

@@ -43,6 +43,8 @@ struct RecordedAttention {
   /// The options of the call. For linear attention only `causal` has a meaning.
   AttentionOptions options = {};
   double eps = 0.0;  ///< linear attention: added to every denominator
+  /// The backend that computed the call; linear attention has none.
+  std::optional<Backend> backend = std::nullopt;
 
   at::Tensor q;  ///< (B, H, L, D), in the dtype that the call read; linear: features (B, H, L, F)
   at::Tensor k;  ///< (B, Hkv, S, D): all keys of a cache; linear: features (B, Hkv, S, F), 0 where hidden

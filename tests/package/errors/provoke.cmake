@@ -94,7 +94,7 @@ function(ask name)
   set(fault "")
   string(REPLACE ";" "," lines "${output}") # CMake's lists are split at semicolons
   string(REGEX MATCHALL "attentive: [^\n]*" lines "${lines}")
-  list(FILTER lines EXCLUDE REGEX "^attentive: (installing|passed over|waiting)")
+  list(FILTER lines EXCLUDE REGEX "^attentive: (installing|passed over|waiting|CMAKE_PREFIX_PATH names)")
   list(LENGTH lines count)
   if(ARG_FAIL AND status EQUAL 0)
     set(fault "configured, should have failed")
@@ -136,6 +136,8 @@ ask(torch_dir LINE "LibTorch 2\\.11\\.0 \\(whole: a CPU build\\) from Torch_DIR:
 ask(prefix_path LINE "2\\.15\\.3 [^\n]* from CMAKE_PREFIX_PATH" ARGS "-DCMAKE_PREFIX_PATH=${WORK}/newest/torch")
 ask(prefix_environment LINE "2\\.11\\.0 [^\n]* from CMAKE_PREFIX_PATH"
     ENV "CMAKE_PREFIX_PATH=/nowhere:${WORK}/good/torch/share/cmake")
+ask(prefix_path_wrong LINE "Warning[^\n]*\n *attentive: CMAKE_PREFIX_PATH names /path/to/libtorch, which does not exist"
+    ENV "FAKE_TORCH=${WORK}/good/torch" ARGS "-DATTENTIVE_PYTHON=${PYTHON}" -DCMAKE_PREFIX_PATH=/path/to/libtorch)
 ask(torch_dir_wrong FAIL LINE "attentive: Torch_DIR names [^\n]*, which holds no TorchConfig.cmake; give the folder"
     ARGS "-DTorch_DIR=${WORK}/nowhere")
 ask(oldest LINE "LibTorch 2\\.7\\.0 \\(whole: a CPU build\\) from Torch_DIR: [^\n]*/oldest/torch"
@@ -190,7 +192,7 @@ ask(cuda_on_older_nvcc FAIL ASK cuda LINE "nvcc_12.4 is of CUDA 12.4, LibTorch o
     ARGS "${with_cuda}" "-DATTENTIVE_NVCC=${WORK}/nvcc_12.4" -DATTENTIVE_CUDA=ON)
 ask(cuda_on_cpu_build FAIL ASK cuda LINE "this LibTorch does not run on NVIDIA GPUs; install the whole one"
     ARGS "-DTorch_DIR=${WORK}/good/torch/share/cmake/Torch" "${nvcc}" -DATTENTIVE_CUDA=ON)
-ask(cuda_on_half FAIL ASK cuda LINE "only the CPU half of LibTorch is linked; say -DATTENTIVE_TORCH=cuda"
+ask(cuda_on_half FAIL ASK cuda LINE "only the CPU half of LibTorch is linked, [^\n]*; for NVIDIA GPUs, configure with -DATTENTIVE_TORCH=cuda"
     ARGS "${with_cuda}" "${nvcc}" -DATTENTIVE_CUDA=ON -DATTENTIVE_TORCH=cpu)
 ask(cuda_misspelt FAIL ASK cuda LINE "ATTENTIVE_CUDA is \"yes\"; say AUTO, ON or OFF"
     ARGS "${with_cuda}" "${nvcc}" -DATTENTIVE_CUDA=yes)
@@ -210,7 +212,7 @@ ask(nccl_without_component FAIL ASK nccl LINE "ATTENTIVE_NCCL=ON, but the compon
     ARGS "${with_cuda}" -DATTENTIVE_NCCL=ON)
 ask(nccl_cpu_build ASK nccl LINE "attentive: no NCCL: this LibTorch does not run on NVIDIA GPUs; install the whole one"
     ARGS "-DTorch_DIR=${WORK}/good/torch/share/cmake/Torch" ${nccl})
-ask(nccl_on_half FAIL ASK nccl LINE "ATTENTIVE_NCCL=ON, but only the CPU half of LibTorch is linked; say -DATTENTIVE_TORCH=cuda, or say ATTENTIVE_NCCL=AUTO"
+ask(nccl_on_half FAIL ASK nccl LINE "ATTENTIVE_NCCL=ON, but only the CPU half of LibTorch is linked, [^\n]*; for NVIDIA GPUs, configure with -DATTENTIVE_TORCH=cuda, or say ATTENTIVE_NCCL=AUTO"
     ARGS "${with_cuda}" ${nccl} -DATTENTIVE_NCCL=ON -DATTENTIVE_TORCH=cpu)
 file(WRITE "${macros}" "{\"USE_GLOO\", \"ON\"}\n")
 ask(nccl_torch_without ASK nccl LINE "no NCCL: the LibTorch at [^\n]*/with_cuda/torch was built without NCCL" ARGS "${with_cuda}" ${nccl})
@@ -268,6 +270,15 @@ ask(cache LINE "from the per-user cache: [^\n]*/attentive/libtorch-2.11.0-cpu-cp
     ARGS "${with_python}")
 file(REMOVE_RECURSE "${WORK}/build_cache")
 ask(cache LINE "from the per-user cache" ENV "${good_wheel}" ARGS "${with_python}")
+pip_runs(cache 1)
+
+# A subproject takes it too, unless that is forbidden; it fetches none.
+file(REMOVE_RECURSE "${WORK}/build_cache")
+ask(cache LINE "from the per-user cache" ARGS "${with_python}" -DSUBPROJECT=ON)
+file(REMOVE_RECURSE "${WORK}/build_cache")
+ask(cache FAIL LINE "found no LibTorch" ARGS "${with_python}" -DSUBPROJECT=ON -DATTENTIVE_INSTALL_TORCH=OFF)
+file(REMOVE_RECURSE "${WORK}/build_cache")
+ask(cache FAIL LINE "found no LibTorch" ENV DEB_BUILD_ARCH=amd64 ARGS "${with_python}")
 pip_runs(cache 1)
 
 # Two at the same time install once.
@@ -385,6 +396,12 @@ consumer(static_with_tokenizers good LINE "2\\.11\\.0 \\(full: a CPU build")
 consumer(static_with_tokenizers good FAIL LINE "the component tokenizers of attentive: there is no pcre2; apt-get install libpcre2-dev"
          ARGS -DCOMPONENTS=tokenizers)
 consumer(static_without_code good FAIL LINE "attentive has no component tokenizers; it has attention, files, models, text" ARGS -DCOMPONENTS=tokenizers)
+consumer(static_without_code good LINE "links " ARGS -DLINKS=attentive::models)
+consumer(static_without_code good FAIL
+  LINE "attentive: user links attentive::viz, which is not there: build attentive with '-DATTENTIVE_COMPONENTS=viz', and ask for it by find_package\\(attentive COMPONENTS viz\\)"
+  ARGS -DLINKS=attentive::viz)
+consumer(static_without_code good FAIL LINE "user links attentive::attentive, which is not there: [^\n]*COMPONENTS models text\\)"
+  ARGS -DLINKS=attentive::attentive -DCOMPONENTS=files)
 recorded(static_with_viz STATIC OFF good ARGS -DBUILT=viz)
 consumer(static_with_viz good LINE "2\\.11\\.0 \\(full: a CPU build")
 consumer(static_with_viz good FAIL LINE "the component viz of attentive: there is no zlib; apt-get install zlib1g-dev" ARGS -DCOMPONENTS=viz)

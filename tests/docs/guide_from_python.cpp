@@ -1,4 +1,4 @@
-// Examples of README.md and docs/options.md.
+// Examples of docs/guide/start.md, docs/guide/from_python.md and docs/options.md.
 
 #include <ATen/ATen.h>
 #include <torch/optim/adamw.h>
@@ -15,12 +15,6 @@ EXAMPLE(attention_call) {
   const auto mask = Mask::key_lengths(at::tensor({6, 3}));
   const auto y = attention(q, k, v, {.causal = Causal::BottomRight, .window = {3, 0}, .softcap = 30.0}, mask);
   std::cout << y.sizes() << "\n";
-}
-
-EXAMPLE(explain_call) {
-  const auto q = at::rand({1, 12, 1024, 64}), k = at::rand({1, 12, 1024, 64}),
-             v = at::rand({1, 12, 1024, 64});
-  std::cout << explain(q, k, v, {.causal = Causal::BottomRight, .dropout_p = 0.1});
 }
 
 // Writes the file that Python's half writes, on machines without Python: the same seed draws the same
@@ -46,22 +40,6 @@ EXAMPLE_AFTER(from_python, write_gpt) {
 
   save_torch("trained.pt", state_dict(*model));  // or save_safetensors("trained.safetensors", …)
   std::cout << next.size() << " tokens; loss after a step " << model->loss(x, y).item<float>() << "\n";
-}
-
-EXAMPLE(train) {
-  GPT model(GPTOptions(/*vocab_size=*/26, /*context_length=*/16, /*emb_dim=*/32, /*num_heads=*/4,
-                       /*num_layers=*/2));
-  const auto alphabet = at::arange(17).view({1, 17});
-  const auto x = alphabet.slice(1, 0, 16), target = alphabet.slice(1, 1, 17);
-  torch::optim::AdamW optimizer(model->parameters(), torch::optim::AdamWOptions(1e-2));
-  for (int step = 0; step < 60; ++step) {
-    optimizer.zero_grad();
-    model->loss(x, target).backward();
-    optimizer.step();
-  }
-  const auto letters = generate(*model, {0, 1, 2}, {.max_new_tokens = 5, .sampling = {.temperature = 0}});
-  for (const int64_t letter : letters) std::cout << static_cast<char>('a' + letter);
-  std::cout << "\n";
 }
 
 EXAMPLE(asking) {
