@@ -7,7 +7,7 @@
 Compared are ids without and with special tokens, of one text and of a pair, offsets, and the text of the ids and of drawn ids, with and
 without special tokens, whole and streamed. The seed is printed, so that a run can be repeated. A difference is shown with
 the smallest example that shrinking finds. One that goes away when characters which Unicode 8 lacks give way to older ones comes from the
-libraries' versions of Unicode (docs/decisions/0011-tokenizers.md): those are counted apart, and their characters listed.
+libraries' versions of Unicode (docs/decisions/0011-tokenizers.md): those are counted apart, and the newer characters listed.
 Needs the wheel `tokenizers`. Exit status 0 if there is no other difference.
 """
 
@@ -21,7 +21,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import unicodedata
 
 import tokenizers
 from tokenizers import Tokenizer
@@ -34,7 +33,7 @@ from tokenizer_kinds import KINDS, Trained, document_of  # noqa: E402
 CHANGED_SINCE = {0x166D, 0x111C9, 0x1734, 0x1885, 0x1886, 0xA9BD, 0x1CF2, 0x1CF3}
 # Older characters of as many bytes: a letter, a symbol, a mark, a number.
 OLDER = {2: "ж§\u0301\u0661", 3: "的☃\u20d0\u0e51", 4: "\U00020000😀\U00011046\U00011066"}
-SHOWN = 4  # differences of a kind that are shrunk and shown, and characters of its versions of Unicode that are named
+SHOWN = 4  # differences of a kind that are shrunk and shown
 
 
 # --- Characters -----------------------------------------------------------------------------------------------------
@@ -324,7 +323,7 @@ class Comparison:
 
 class Report:
     def __init__(self):
-        self.kinds, self.refused, self.different, self.versions, self.by_character = 0, 0, 0, 0, collections.Counter()
+        self.kinds, self.refused, self.different, self.versions, self.characters = 0, 0, 0, 0, set()
         self.newer = newer_characters()
 
     def refuse(self, name, why):
@@ -353,8 +352,7 @@ class Report:
             remaining = comparison.with_older_characters(question, found, self.newer)
             if remaining is None:
                 versions += 1
-                if versions <= 5 * SHOWN:
-                    self.name_characters(comparison, question, found[0])
+                self.characters.update(c for c in question["text"] + question["second"] if self.newer[ord(c)])
                 continue
             fields.update(found)
             examples += [(remaining, field) for field in found if fields[field] <= 2]
@@ -369,12 +367,6 @@ class Report:
         attentive.process.wait()
         return None
 
-    def name_characters(self, comparison, question, field):
-        small = comparison.shrunk(question, field)
-        for character in sorted(set(small["text"] + small["second"])):
-            if self.newer[ord(character)]:
-                self.by_character[character] += 1
-
     def show(self, comparison, question, field):
         found = different_fields(*comparison.both(question))
         small = comparison.shrunk(question, field if field in found or not found else found[0])
@@ -383,10 +375,8 @@ class Report:
         print(f"      Python {ascii(told_of(python, field))}\n      ours   {ascii(told_of(attentive, field))}", flush=True)
 
     def end(self):
-        if self.by_character:
-            print("Characters whose version of Unicode decides, among those looked at:")
-            for character, number in sorted(self.by_character.items()):
-                print(f"    U+{ord(character):04X} {unicodedata.category(character)} {unicodedata.name(character, 'newer than this Python')}: {number}")
+        if self.characters:
+            print("newer characters in those strings:", " ".join(f"U+{ord(character):04X}" for character in sorted(self.characters)))
         print(f"{self.kinds} kinds compared, {self.refused} refused, {self.different} different; {self.versions} strings differ by versions of Unicode; "
               f"{Panic.seen} answers were panics of Python's, not compared")
         return 1 if self.different or self.kinds == 0 else 0
