@@ -8,7 +8,7 @@ Compared are ids without and with special tokens, of one text and of a pair, off
 without special tokens, whole and streamed. The seed is printed, so that a run can be repeated. A difference is shown with
 the smallest example that shrinking finds. One that goes away when characters which Unicode 8 lacks give way to older ones comes from the
 libraries' versions of Unicode (docs/decisions/0011-tokenizers.md): those are counted apart, and the newer characters listed.
-Needs the wheel `tokenizers`. Exit status 0 if there is no other difference.
+Needs the wheels `tokenizers` and `sentencepiece`. Exit status 0 if there is no other difference.
 """
 
 import argparse
@@ -196,43 +196,23 @@ class Attentive:
 
     def __init__(self, driver, path):
         self.command = [str(driver), str(path)]
-        self.process = None
-        self.refused = self.start().get("refused")
+        begun = self.run("")[0]
+        self.refused = begun.get("refused", begun.get("crash"))
 
-    def start(self):
-        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8")
-        line = self.process.stdout.readline()
-        if not line:
-            return {"refused": f"CRASHED: {self.end()}"}
-        return json.loads(line)
-
-    def end(self):
-        _, errors = self.process.communicate()
-        return f"exit status {self.process.returncode}, {errors.strip()[-300:]!r}"
+    def run(self, asked):
+        """What the driver says first, and its answers; a crash ends them."""
+        done = subprocess.run(self.command, input=asked, capture_output=True, text=True, encoding="utf-8")
+        told = [json.loads(line) for line in done.stdout.split("\n") if line]
+        return told if done.returncode == 0 else [*told, {"crash": f"exit status {done.returncode}, {done.stderr.strip()[-300:]!r}"}]
 
     def ask(self, question):
-        try:
-            print(json.dumps(question), file=self.process.stdin, flush=True)
-            line = self.process.stdout.readline()
-        except BrokenPipeError:
-            line = ""
-        if line:
-            return readable(json.loads(line))
-        died = self.end()
-        self.start()
-        return {"crash": died}
+        return self.ask_all([question])[0]
 
     def ask_all(self, questions):
         """Answers to all; the ones behind a crash are asked again."""
         answers = []
         while len(answers) < len(questions):
-            left = questions[len(answers):]
-            asked = "".join(json.dumps(question) + "\n" for question in left)
-            done = subprocess.run(self.command, input=asked, capture_output=True, text=True, encoding="utf-8")
-            told = [json.loads(line) for line in done.stdout.split("\n")[1:] if line]
-            answers += [readable(one) for one in told]
-            if len(told) < len(left):
-                answers.append({"crash": f"exit status {done.returncode}, {done.stderr.strip()[-300:]!r}"})
+            answers += map(readable, self.run("".join(json.dumps(question) + "\n" for question in questions[len(answers):]))[1:])
         return answers
 
 
@@ -363,8 +343,6 @@ class Report:
               f"{f'; {versions} by versions of Unicode' if versions else ''}", flush=True)
         for question, field in examples[:SHOWN]:
             self.show(comparison, question, field)
-        attentive.process.stdin.close()
-        attentive.process.wait()
         return None
 
     def show(self, comparison, question, field):

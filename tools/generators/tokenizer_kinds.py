@@ -11,7 +11,7 @@ import json
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from make_tokenizers import LLAMA3, QWEN, Words
-from sentence_piece_files import charsmap, like_nmt_nfkc
+from sentence_piece_files import charsmap
 
 CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
@@ -174,7 +174,7 @@ def roberta_post(tokenizer):
 
 @functools.cache
 def precompiled():
-    return normalizers.Precompiled(charsmap(like_nmt_nfkc()))
+    return normalizers.Precompiled(charsmap())
 
 
 def old_form(tokenizer):
