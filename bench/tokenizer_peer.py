@@ -213,7 +213,7 @@ def main():
             print(f"{text.stat().st_size / 1e6:.1f} MB in {len(parts)} parts, {args.turns} turns\n")
             print("| kind | ours, MB/s | encode_batch | encode_batch_fast | ours against encode_batch | against encode_batch_fast |\n|---|--:|--:|--:|--:|--:|")
             trained = Trained(1, text=parts[::4], size=args.vocabulary)
-            made = documents(None, folder) if args.real else ((name, trained, folder / f"{name}.json") for name in args.kinds)
+            made = documents(folder) if args.real else ((name, trained, folder / f"{name}.json") for name in args.kinds)
             for name, document, path in made:
                 if args.real and args.kinds != TIMED and name not in args.kinds:
                     continue

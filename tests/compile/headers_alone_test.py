@@ -13,11 +13,9 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-OFTEN = 4  # headers that include the same ones of LibTorch, so that precompiling these pays
 ROOMS = ("simd", "gemm", "attention", "native_cpu")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 ONLY_INCLUDES = re.compile(r"([ \t]*(//.*|#\s*pragma once|#\s*include\s*<attentive/.*>)?\n)*")
@@ -36,6 +34,16 @@ def torch_names(header, folders, directories, known):
     return known[header]
 
 
+def worth_precompiling(read):
+    """Sets of files, smaller ones first, that are read repeatedly; `read` holds the set of each header."""
+    chosen = []
+    for files in sorted(set(read), key=len):
+        known = max((len(other) for other in chosen if other < files), default=0)
+        if sum(files <= other for other in read) * (len(files) - known) > len(files):
+            chosen.append(files)
+    return chosen
+
+
 def faults(root, compiler, directories, precompile_options):
     """The compiler's errors for each header of the tree; headers that compile alone have none."""
     def run(options, *names, folder=root / "include"):
@@ -44,32 +52,41 @@ def faults(root, compiler, directories, precompile_options):
         source = "".join(f'#include "{name}"\n' for name in names)
         return subprocess.run(command, input=source, capture_output=True, text=True)
 
+    def files_of(name):
+        """All files of LibTorch that one of its headers reads."""
+        said = run(["-M", "-x", "c++", "-"], name).stdout.split()
+        return {file for file in said if file.startswith(tuple(directories))}
+
     places = {header: root / "include" for header in sorted((root / "include").rglob("*.h"))}
     for room in ROOMS:
         places |= dict.fromkeys(sorted((root / "src/kernels" / room).glob("*.h")), root / "src")
     with tempfile.TemporaryDirectory() as made, ThreadPoolExecutor(2) as pool, ThreadPoolExecutor(1) as maker:
         known = {}
-        names = {header: frozenset(torch_names(header, (place, root / "include"), directories, known)) for header, place in places.items()}
+        names = {header: torch_names(header, (place, root / "include"), directories, known) for header, place in places.items()}
+        every_name = sorted(set().union(*names.values()))
+        files = dict(zip(every_name, pool.map(files_of, every_name)))
+        read = {header: frozenset().union(*(files[name] for name in names[header])) for header in places}
 
         def precompile(path, wanted):
             path.write_text("".join(f"#include <{name}>\n" for name in sorted(wanted)), encoding="utf-8")
             run([*precompile_options, "-x", "c++-header", str(path), "-o", f"{path}.gch"])
             return path
 
-        often = [wanted for wanted, count in Counter(names.values()).items() if wanted and count >= OFTEN]
-        precompiled = {wanted: maker.submit(precompile, Path(made, f"{number}.h"), wanted)
-                       for number, wanted in enumerate(sorted(often, key=len))}
+        precompiled = {}
+        for number, chosen in enumerate(worth_precompiling(read.values())):
+            wanted = next(names[header] for header in places if read[header] == chosen)
+            precompiled[chosen] = maker.submit(precompile, Path(made, f"{number}.h"), wanted)
 
         def errors_of(header):
             """The compiler's errors. No code is generated, because only parsing can fail."""
             place, text = places[header], header.read_text(encoding="utf-8")
             if ONLY_INCLUDES.fullmatch(text):
                 return "\n".join(name for name in INCLUDE.findall(text) if place / name not in places)
-            within = max((wanted for wanted in precompiled if wanted <= names[header]), key=len, default=None)
+            within = max((chosen for chosen in precompiled if chosen <= read[header]), key=len, default=None)
             first = ["-include", str(precompiled[within].result())] if within else []
             return run([*first, "-fsyntax-only", "-x", "c++", "-"], header.relative_to(place), folder=place).stderr
 
-        in_turn = sorted(places, key=lambda header: len(names[header]))  # in the order of the precompiled headers
+        in_turn = sorted(places, key=lambda header: len(read[header]))  # in the order of the precompiled headers
         said = dict(zip(in_turn, pool.map(errors_of, in_turn)))
     return {header.relative_to(root).as_posix(): said[header] for header in places}
 

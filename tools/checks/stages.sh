@@ -1,4 +1,4 @@
-# Stages of a script that checks one thing after another: their names, their minutes, and a command beside a stage. To be
+# Stages of a script that checks one thing after another: their names and their minutes. To be
 # sourced by a script with `set -eu`, in the root of the tree.
 
 # The LibTorch versions: the oldest that is supported, the one that is installed where there is none, the newest.
@@ -25,16 +25,4 @@ begin() {
     line $((now - started)) "in all"
     echo
   fi
-}
-
-# Runs a command on what the stage leaves of the processors; `join_other` waits for it.
-begin_other() {
-  nice -n 19 "$@" >build/other.log 2>&1 &
-  other=$!
-}
-join_other() {
-  status=0
-  wait "$other" || status=$?
-  cat build/other.log
-  [ "$status" -eq 0 ] || exit "$status"
 }

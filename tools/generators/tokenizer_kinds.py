@@ -11,7 +11,7 @@ import json
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from make_tokenizers import LLAMA3, QWEN, Words
-from sentence_piece_files import charsmap, like_nmt_nfkc
+from sentence_piece_files import charsmap
 
 CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
@@ -174,7 +174,7 @@ def roberta_post(tokenizer):
 
 @functools.cache
 def precompiled():
-    return normalizers.Precompiled(charsmap(like_nmt_nfkc()))
+    return normalizers.Precompiled(charsmap())
 
 
 def old_form(tokenizer):
@@ -215,20 +215,6 @@ def unigram(normalizer, pre=pre_tokenizers.Metaspace(), post=T5_POST, decoder=de
 
 def bert(trained, normalizer, post=BERT_POST, decoder=decoders.WordPiece(), **changes):
     return lambda t: assemble(getattr(t, trained), normalizer, pre_tokenizers.BertPreTokenizer(), post, decoder, SPECIALS, **changes)
-
-
-def limited(trained):
-    tokenizer = bert("uncased", normalizers.BertNormalizer())(trained)
-    tokenizer.enable_truncation(9, stride=2, strategy="longest_first")
-    tokenizer.enable_padding(length=12, pad_id=0, pad_type_id=1, pad_token="[PAD]")
-    return tokenizer
-
-
-def limited_left(trained):
-    tokenizer = llama()(trained)
-    tokenizer.enable_truncation(7, direction="left")
-    tokenizer.enable_padding(direction="left", pad_to_multiple_of=4, pad_id=2, pad_token="</s>")
-    return tokenizer
 
 
 def few_bytes(trained):
@@ -350,8 +336,6 @@ KINDS = {
     "bert_chinese": bert("uncased", normalizers.BertNormalizer(clean_text=False, handle_chinese_chars=False, strip_accents=True, lowercase=False), decoder=decoders.WordPiece(cleanup=False)),
     "bert_short_words": bert("uncased", normalizers.BertNormalizer(), max_input_chars_per_word=5),
     "mpnet": bert("uncased", normalizers.BertNormalizer(), lambda k: processors.RobertaProcessing(("[SEP]", 3), ("[CLS]", 2), True, False)),
-    "bert_limited": limited,
-    "llama2_limited": limited_left,
     "word_level": lambda t: assemble(t.word_level, None, pre_tokenizers.Whitespace(), None, None, ["<unk>"], STRIPS),
     "word_level_lower": lambda t: assemble(t.word_level, normalizers.Sequence([normalizers.NFD(), normalizers.Lowercase(), normalizers.StripAccents()]),
                                            pre_tokenizers.Whitespace(), None, decoders.Fuse(), ["<unk>", AddedToken("[MASK]", normalized=True, special=True)], STRIPS),
