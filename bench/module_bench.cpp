@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <attentive/core/guards.h>
+#include <attentive/core/options.h>
 #include <attentive/modules/multi_head_attention.h>
 
 #include "inputs.h"

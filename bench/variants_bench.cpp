@@ -5,7 +5,6 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
-#include <attentive/functional/alibi.h>
 #include <attentive/functional/attention.h>
 
 #include "inputs.h"

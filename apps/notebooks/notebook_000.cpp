@@ -3,8 +3,8 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include <attentive/core/guards.h>
-#include <attentive/functional/heads.h>
+#include <attentive/core/options.h>
+#include <attentive/functional/heads_and_windows.h>
 #include <attentive/notebooks/multi_head_self_attention.h>
 #include <attentive/notebooks/scaled_dot_product_attention.h>
 #include <attentive/parity/draws.h>

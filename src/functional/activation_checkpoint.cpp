@@ -21,7 +21,6 @@
 #include "core/check.h"
 #include "core/modes.h"
 #include "functional/run_conditions.h"
-#include "kernels/plain.h"
 #include "kernels/pytorch/aten_internals.h"
 
 namespace attentive {
@@ -291,7 +290,7 @@ std::vector<at::Generator> generators_for(const std::vector<at::Tensor>& inputs,
 // Whether the call is recorded for a backward pass. Tangents and subclasses would be lost in the first run.
 bool is_checkpointed(const std::vector<at::Tensor>& inputs) {
   if (!at::GradMode::is_enabled()) return false;
-  return std::all_of(inputs.begin(), inputs.end(), kernels::is_ordinary);
+  return std::all_of(inputs.begin(), inputs.end(), is_ordinary);
 }
 
 // Runs the function for the first time, and finds the tensors that it captured. If it throws, the generators

@@ -25,4 +25,17 @@ void check_options(const char* caller, const AttentionOptions& options);
 /// Checks options that a module stores, whose dropout_p must stay 0, and its context length.
 void check_module_options(const char* caller, const AttentionOptions& options, int64_t context_length);
 
+// A packed call as one problem, for `attention_varlen` and for its operator.
+
+struct PackedCall {
+  kernels::Problem problem;         ///< packed, without a dropout key
+  bool none = false;                ///< whether there is no sequence; the problem then holds an empty one
+  Backend backend = Backend::Auto;  ///< the call's, or Auto if there is no sequence
+};
+
+/// Checks a call of `attention_varlen`. Throws what that function throws.
+PackedCall packed_call(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                       const at::Tensor& cu_seqlens_q, const at::Tensor& cu_seqlens_k,
+                       const AttentionOptions& options, const AttentionExtras& extras);
+
 }  // namespace attentive

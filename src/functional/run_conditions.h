@@ -14,7 +14,7 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/nn/module.h>
 
-#include <attentive/core/guards.h>
+#include <attentive/core/options.h>
 
 #include "functional/recording.h"
 

@@ -5,7 +5,7 @@
 
 #include <attentive/models/llama.h>
 
-#include "functional/token_weights.h"
+#include "functional/linear.h"
 #include "models/checkpointed_blocks.h"
 #include "models/decoder_only.h"
 #include "modules/checks.h"

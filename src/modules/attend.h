@@ -4,7 +4,6 @@
 
 #include <utility>
 
-#include <attentive/functional/alibi.h>
 #include <attentive/functional/attention.h>
 
 #include "core/check.h"

@@ -1,7 +1,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 
-#include <attentive/functional/alibi.h>
+#include <attentive/functional/attention.h>
 #include <attentive/modules/distance_bias.h>
 
 #include "core/kept_tensors.h"

@@ -8,7 +8,7 @@
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <attentive/functional/heads.h>
+#include <attentive/functional/heads_and_windows.h>
 
 #include "core/check.h"
 #include "core/kept_tensors.h"

@@ -7,7 +7,7 @@
 
 #include <ATen/ops/cat.h>
 
-#include <attentive/functional/attention_context.h>
+#include <attentive/functional/attention.h>
 
 namespace attentive {
 

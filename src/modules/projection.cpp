@@ -1,6 +1,6 @@
 #include "modules/projection.h"
 
-#include <attentive/functional/heads.h>
+#include <attentive/functional/heads_and_windows.h>
 
 #include "functional/linear.h"
 

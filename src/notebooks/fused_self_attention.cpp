@@ -1,6 +1,6 @@
 #include <ATen/ops/cat.h>
 
-#include <attentive/functional/heads.h>
+#include <attentive/functional/heads_and_windows.h>
 #include <attentive/notebooks/fused_self_attention.h>
 
 #include "modules/attend.h"

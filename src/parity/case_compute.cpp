@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <attentive/core/guards.h>
+#include <attentive/core/options.h>
 #include <attentive/files/state_dict.h>
 
 #include "parity/case_arguments.h"

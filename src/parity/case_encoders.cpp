@@ -1,6 +1,6 @@
 // Encoder models, with this package's names and options.
 
-#include <attentive/core/guards.h>
+#include <attentive/core/options.h>
 #include <attentive/models/bert.h>
 #include <attentive/models/vit.h>
 

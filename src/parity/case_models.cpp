@@ -4,7 +4,7 @@
 
 #include <ATen/ops/cat.h>
 
-#include <attentive/core/guards.h>
+#include <attentive/core/options.h>
 #include <attentive/models/llama.h>
 
 #include "parity/case_arguments.h"

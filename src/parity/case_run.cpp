@@ -4,7 +4,7 @@
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
-#include <attentive/core/guards.h>
+#include <attentive/core/options.h>
 #include <attentive/modules/module.h>
 #include <attentive/parity/case.h>
 #include <attentive/parity/compare.h>

@@ -5,7 +5,7 @@
 
 #include <attentive/compat/transformer_decoder_layer.h>
 #include <attentive/compat/transformer_encoder_layer.h>
-#include <attentive/core/guards.h>
+#include <attentive/core/options.h>
 
 #include "parity/case_modules.h"
 

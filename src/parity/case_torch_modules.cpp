@@ -7,7 +7,7 @@
 #include <ATen/autocast_mode.h>
 
 #include <attentive/compat/multihead_attention.h>
-#include <attentive/core/guards.h>
+#include <attentive/core/options.h>
 #include <attentive/functional/attention.h>
 
 #include "parity/case_arguments.h"

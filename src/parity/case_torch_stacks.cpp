@@ -2,7 +2,7 @@
 // their layers, num_layers, and whether a final norm follows, with its eps and bias.
 
 #include <attentive/compat/transformer.h>
-#include <attentive/core/guards.h>
+#include <attentive/core/options.h>
 
 #include "parity/case_modules.h"
 

@@ -228,35 +228,14 @@ TensorMask operator==(const TensorScore& a, const TensorScore& b) {
 TensorMask operator!=(const TensorScore& a, const TensorScore& b) {
   return {a.pairs.ne(b.pairs)};
 }
-TensorScore exp(const TensorScore& a) {
-  return TensorScore(at::exp(a.pairs));
-}
-TensorScore log(const TensorScore& a) {
-  return TensorScore(at::log(a.pairs));
-}
-TensorScore tanh(const TensorScore& a) {
-  return TensorScore(at::tanh(a.pairs));
-}
-TensorScore sqrt(const TensorScore& a) {
-  return TensorScore(at::sqrt(a.pairs));
-}
-TensorScore rsqrt(const TensorScore& a) {
-  return TensorScore(at::rsqrt(a.pairs));
-}
+#define ATTENTIVE_TENSOR_FUNCTION(function)    \
+  TensorScore function(const TensorScore& a) { \
+    return TensorScore(at::function(a.pairs)); \
+  }
+ATTENTIVE_SCORE_FUNCTIONS(ATTENTIVE_TENSOR_FUNCTION)
+#undef ATTENTIVE_TENSOR_FUNCTION
 TensorScore abs(const TensorScore& a) {
   return TensorScore(magnitude(a.pairs));
-}
-TensorScore sigmoid(const TensorScore& a) {
-  return TensorScore(at::sigmoid(a.pairs));
-}
-TensorScore softplus(const TensorScore& a) {
-  return TensorScore(at::softplus(a.pairs));
-}
-TensorScore sin(const TensorScore& a) {
-  return TensorScore(at::sin(a.pairs));
-}
-TensorScore cos(const TensorScore& a) {
-  return TensorScore(at::cos(a.pairs));
 }
 TensorScore floor(const TensorScore& a) {
   return TensorScore(at::floor(a.pairs));

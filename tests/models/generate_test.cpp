@@ -13,7 +13,7 @@
 #include <catch2/generators/catch_generators_range.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 
-#include <attentive/core/guards.h>
+#include <attentive/core/options.h>
 #include <attentive/models/generate.h>
 #include <attentive/models/llama.h>
 #include <attentive/models/vit.h>

@@ -2,7 +2,6 @@
 #include <ATen/ops/arange.h>
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/functional/alibi.h>
 #include <attentive/functional/attention.h>
 #include <attentive/modules/distance_bias.h>
 

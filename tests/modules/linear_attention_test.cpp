@@ -2,7 +2,7 @@
 #include <ATen/ops/tensor.h>
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/functional/heads.h>
+#include <attentive/functional/heads_and_windows.h>
 #include <attentive/functional/linear_attention.h>
 #include <attentive/modules/linear_attention.h>
 #include <attentive/modules/multi_head_attention.h>

@@ -2,7 +2,7 @@
 #include <ATen/ops/randn.h>
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/core/guards.h>
+#include <attentive/core/options.h>
 #include <attentive/notebooks/scaled_dot_product_attention.h>
 
 #include "modules/golden_check.h"

@@ -13,7 +13,6 @@
 
 #include <ATen/ATen.h>
 
-#include <attentive/functional/alibi.h>
 #include <attentive/functional/attention.h>
 #include <attentive/score/score_mod.h>
 

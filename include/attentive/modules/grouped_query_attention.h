@@ -8,7 +8,7 @@
 
 #include <attentive/core/mask.h>
 #include <attentive/core/options.h>
-#include <attentive/functional/block_mask.h>
+#include <attentive/functional/attention.h>
 #include <attentive/modules/module.h>
 #include <attentive/score/pair_functions.h>
 

@@ -13,8 +13,7 @@
 #include <attentive/core/mask.h>
 #include <attentive/core/module_state.h>
 #include <attentive/core/options.h>
-#include <attentive/functional/attention_context.h>
-#include <attentive/functional/block_mask.h>
+#include <attentive/functional/attention.h>
 #include <attentive/modules/module.h>
 #include <attentive/modules/position_bias.h>
 #include <attentive/modules/positions.h>

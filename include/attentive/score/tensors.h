@@ -99,16 +99,10 @@ TensorMask operator>(const TensorScore& a, const TensorScore& b);
 TensorMask operator>=(const TensorScore& a, const TensorScore& b);
 TensorMask operator==(const TensorScore& a, const TensorScore& b);
 TensorMask operator!=(const TensorScore& a, const TensorScore& b);
-TensorScore exp(const TensorScore& a);
-TensorScore log(const TensorScore& a);
-TensorScore tanh(const TensorScore& a);
-TensorScore sqrt(const TensorScore& a);
-TensorScore rsqrt(const TensorScore& a);
+#define ATTENTIVE_TENSOR_FUNCTION(function) TensorScore function(const TensorScore& a);
+ATTENTIVE_SCORE_FUNCTIONS(ATTENTIVE_TENSOR_FUNCTION)
+#undef ATTENTIVE_TENSOR_FUNCTION
 TensorScore abs(const TensorScore& a);
-TensorScore sigmoid(const TensorScore& a);
-TensorScore softplus(const TensorScore& a);
-TensorScore sin(const TensorScore& a);
-TensorScore cos(const TensorScore& a);
 TensorScore floor(const TensorScore& a);
 TensorScore pow(const TensorScore& a, const TensorScore& b);
 TensorScore min(const TensorScore& a, const TensorScore& b);

@@ -111,34 +111,13 @@ inline TileMask operator==(const TileNumber&, const TileNumber&) {
 inline TileMask operator!=(const TileNumber&, const TileNumber&) {
   return {};
 }
-inline TileNumber exp(const TileNumber&) {
-  return {};
-}
-inline TileNumber log(const TileNumber&) {
-  return {};
-}
-inline TileNumber tanh(const TileNumber&) {
-  return {};
-}
-inline TileNumber sqrt(const TileNumber&) {
-  return {};
-}
-inline TileNumber rsqrt(const TileNumber&) {
-  return {};
-}
+#define ATTENTIVE_TILE_FUNCTION(function)         \
+  inline TileNumber function(const TileNumber&) { \
+    return {};                                    \
+  }
+ATTENTIVE_SCORE_FUNCTIONS(ATTENTIVE_TILE_FUNCTION)
+#undef ATTENTIVE_TILE_FUNCTION
 inline TileNumber abs(const TileNumber&) {
-  return {};
-}
-inline TileNumber sigmoid(const TileNumber&) {
-  return {};
-}
-inline TileNumber softplus(const TileNumber&) {
-  return {};
-}
-inline TileNumber sin(const TileNumber&) {
-  return {};
-}
-inline TileNumber cos(const TileNumber&) {
   return {};
 }
 inline TileNumber floor(const TileNumber&) {

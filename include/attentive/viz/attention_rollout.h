@@ -5,7 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <attentive/functional/recorded_attention.h>
+#include <attentive/functional/attention_recorder.h>
 
 namespace attentive {
 

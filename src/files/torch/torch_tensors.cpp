@@ -8,7 +8,7 @@
 #include <c10/core/TensorImpl.h>
 
 #include "base/refusal.h"
-#include "core/large_pages.h"
+#include "core/memory.h"
 #include "files/torch/torch_dtypes.h"
 #include "files/zip/crc32.h"
 

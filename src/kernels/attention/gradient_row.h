@@ -66,14 +66,14 @@ inline void gradient_at(const GradientRow& row, int64_t c) {
   }
   if (softmax) gradient = weight * (gradient - load<Vec>(row.delta + c));
   Vec of_logit = gradient;
-  if (!kKind.plain && !kKind.own && row.rule.softcap != 0.0f) gradient = gradient * (1.0f - capped * capped);
+  if (!kKind.plain && !kKind.own && row.rule.softcap) gradient = gradient * Softcap::derivative(capped);
   if (kKind.own || (kKind.logits && row.slopes)) {
     gradient = gradient * load<Vec>(row.slopes + c);
   } else {
     gradient = gradient * row.rule.scale;
   }
   if constexpr (kHides != Hides::Nothing) {
-    const Int seen = kHides == Hides::Bias ? shown_by(load<Vec>(row.bias + c)) : visible(row, c);
+    const Int seen = kHides == Hides::Bias ? BiasTerm::shows(load<Vec>(row.bias + c)) : visible(row, c);
     dropped = select(seen, dropped, all(0.0f));
     gradient = select(seen, gradient, all(0.0f));
     of_logit = select(seen, of_logit, all(0.0f));
@@ -106,8 +106,8 @@ template <bool kHalf, bool kDrop>
 inline void gradient_row_as(const GradientRow& row) {
   // A row without statistics keeps natural logits.
   const bool plain = row.rule.plain() && !row.bias && row.normalised;
-  const bool own = row.slopes && !row.normalised && row.rule.slope == 0.0f && !row.bias && !row.logits &&
-                   !row.grad_weights;
+  const bool own =
+      row.slopes && !row.normalised && !row.rule.alibi && !row.bias && !row.logits && !row.grad_weights;
   if (own) {
     gradient_columns<GradientKind{.half = kHalf, .drop = kDrop, .own = true}>(row);
   } else if (row.logits || row.grad_weights || row.slopes || !row.normalised) {

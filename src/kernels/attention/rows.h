@@ -4,24 +4,9 @@
 
 #include "kernels/simd/matrix.h"
 #include "kernels/simd/vector_code.h"
+#include "kernels/terms.h"
 
 namespace attentive::kernels::cpu {
-
-/// The transformation of raw scores q·k before the exponential.
-struct ScoreRule {
-  float scale = 1.0f;
-  float softcap = 0.0f;  ///< 0: none
-  float slope = 0.0f;    ///< ALiBi
-  /// Whether the rule is only a positive scale.
-  ATTENTIVE_ALWAYS_INLINE bool plain() const { return softcap == 0.0f && slope == 0.0f && scale > 0.0f; }
-  /// The factor from the units in which a row's scores and maximum are kept to natural logits. They are kept
-  /// as q·k if the rule is plain and there is no bias, else as natural logits: in base 2, a bias or slope
-  /// near the largest float would overflow.
-  ATTENTIVE_ALWAYS_INLINE float to_natural(bool has_bias) const {
-    return plain() && !has_bias ? scale : 1.0f;
-  }
-  ATTENTIVE_ALWAYS_INLINE float to_base_2(bool has_bias) const { return to_natural(has_bias) * kLog2e; }
-};
 
 /// One row (a query) of a tile of scores. Columns [lo, hi) are visible by position; the scores of the others
 /// are not read, and their weights are 0. `scores` and `weights16` are padded to whole vectors (16 numbers).

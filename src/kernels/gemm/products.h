@@ -1,6 +1,7 @@
 #pragma once
 
-// Vector code for products of small matrices, and for packing their operands.
+// Products of small matrices, and packing their operands: by register blocks of the selected instruction set, or
+// for bfloat16 by the matrix unit (AMX) if there is one. Functions here are always inlined, as in matrix.h.
 
 #include "kernels/simd/matrix.h"
 #include "kernels/simd/vector_code.h"
@@ -71,6 +72,53 @@ struct ProductFunctions {
 
 inline const ProductFunctions& products() {
   return *vector_code().products;
+}
+
+/// Whether this CPU multiplies bfloat16 faster than float32. If not, callers first widen their operands to
+/// float32, which is exact, and multiply in float32. LibTorch's bfloat16 products are fast on the same CPUs
+/// only: with AVX-512 alone, oneDNN takes longer than widening and a float32 product.
+ATTENTIVE_ALWAYS_INLINE bool has_gemm_bf16() {
+  return selection().bf16 != Bf16Product::Widened;
+}
+
+/// Whether LibTorch multiplies float16 about as fast as float32, as oneDNN does with AVX512-FP16. Without, it
+/// takes ten times as long, and projections are widened.
+ATTENTIVE_ALWAYS_INLINE bool library_has_gemm_f16() {
+  return selection().library_f16;
+}
+
+/// Products of bfloat16 matrices on the matrix unit.
+void amx_multiply(const Matrix<const bf16_t>& lhs, const Rhs<const bf16_t>& rhs, const Matrix<float>& out,
+                  bool accumulate);
+
+/// out = weight * x for a weight (outputs, features) that is not in the cache, and x (features, rows), the
+/// transposed rows of a projection, on the matrix unit. Each number of the weight is read once, and fetched
+/// ahead of its use. The number of features may be odd.
+void amx_multiply_few_rows(const Matrix<const bf16_t>& weight, const Rhs<const bf16_t>& x,
+                           const Matrix<float>& out);
+
+/// Releases the matrix unit if a product of this thread configured it.
+void amx_done();
+
+enum class Sums { Begin, Continue };
+
+/// out (M, N) = lhs (M, K) * rhs (K, N), or out += lhs * rhs with Sums::Continue.
+ATTENTIVE_ALWAYS_INLINE void gemm(const Matrix<const float>& lhs, const Rhs<const float>& rhs,
+                                  const Matrix<float>& out, Sums sums, const Reach& reach = {}) {
+  products().multiply(lhs, rhs, out, sums == Sums::Continue, reach);
+}
+
+/// Overload for bfloat16 with float32 sums, which requires has_gemm_bf16() and an even K. The matrix unit
+/// ignores `reach`: its blocks are too large to benefit.
+ATTENTIVE_ALWAYS_INLINE void gemm(const Matrix<const bf16_t>& lhs, const Rhs<const bf16_t>& rhs,
+                                  const Matrix<float>& out, Sums sums, const Reach& reach = {}) {
+  if (selection().bf16 == Bf16Product::MatrixUnit) return amx_multiply(lhs, rhs, out, sums == Sums::Continue);
+  products().multiply(lhs, rhs, out, sums == Sums::Continue, reach);
+}
+
+/// Releases the matrix unit. Every thread that multiplied must call it before it leaves the parallel region.
+ATTENTIVE_ALWAYS_INLINE void gemm_done() {
+  if (selection().bf16 == Bf16Product::MatrixUnit) amx_done();
 }
 
 }  // namespace attentive::kernels::cpu

@@ -1,7 +1,6 @@
 #include "kernels/native_cpu/backend.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -13,18 +12,35 @@
 
 #include "core/check.h"
 #include "kernels/native_backward.h"
-#include "kernels/native_cpu/compute.h"
-#include "kernels/reference/gradients.h"
+#include "kernels/reference/backend.h"
 
 namespace attentive::kernels::native_cpu {
 namespace {
 
-// State that the forward pass keeps for the backward pass.
-struct SavedForBackward : torch::CustomClassHolder {
-  Arguments arguments;  // its masks move to autograd in the forward pass
-  Problem options;      // without tensors
-  PreparedFunctions functions;
-  std::vector<size_t> learned;  // the captured tensors that autograd differentiates
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// The tensors that autograd saves for the backward pass.
+struct SavedTensors {
+  CallTensors of_call;
+  at::Tensor output, statistics;
+  at::Tensor bias;                  // as the caller gave it; undefined unless it requires a gradient
+  std::vector<at::Tensor> learned;  // likewise: the captured tensors that require one
+
+  template <class Visit>
+  void for_each(const Visit& visit) {
+    of_call.for_each(visit);
+    for (auto* tensor : {&output, &statistics, &bias}) visit(*tensor);
+    for (auto& tensor : learned) visit(tensor);
+  }
+};
+
+// What the forward pass keeps besides.
+struct Kept : torch::CustomClassHolder {
+  Problem options;              // without tensors
+  Call call;                    // likewise
+  SavedTensors slots;           // without tensors after the forward pass
+  std::vector<size_t> learned;  // the indices of the captured tensors that autograd differentiates
   VersionWatch changes;         // detects changes of the output
   // Weights that were returned, which the backward pass reads if the caller still has them unchanged. Those
   // of a half type are rounded, so it does not.
@@ -44,31 +60,27 @@ struct SavedForBackward : torch::CustomClassHolder {
 
 class NativeAttention : public torch::autograd::Function<NativeAttention> {
  public:
-  // `sinks`, `bias`, `slopes` and `captured` are inputs so that autograd computes their gradients; the kernel
-  // reads their numbers from `kept`. The results are the output, the logsumexp, and the weights if the
-  // options ask for them.
-  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
-                                                const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                                const std::optional<at::Tensor>& sinks,
-                                                const std::optional<at::Tensor>& bias,
-                                                const std::optional<at::Tensor>& slopes,
-                                                const at::TensorList& captured,
-                                                const c10::intrusive_ptr<SavedForBackward>& kept) {
-    const auto call = call_of(kept->arguments.scalars, kept->arguments.masks, q.scalar_type(),
-                              kept->functions, kept->options.normalise);
-    const auto computed =
-        compute(call, {q, k, v}, {.logsumexp = true, .statistics = true, .weights = kept->options.weights});
-    torch::autograd::variable_list results{computed.output, computed.logsumexp};
+  // All tensors here are inputs so that autograd computes their gradients; the kernel reads their numbers from
+  // the slots of `kept`. The results are the output, the logsumexp, and the weights if the options ask for
+  // them.
+  static variable_list forward(AutogradContext* context, const at::Tensor& /*q*/, const at::Tensor& /*k*/,
+                               const at::Tensor& /*v*/, const std::optional<at::Tensor>& sinks,
+                               const std::optional<at::Tensor>& bias, const std::optional<at::Tensor>& slopes,
+                               const at::TensorList& learned, const c10::intrusive_ptr<Kept>& kept) {
+    auto& slots = kept->slots;
+    auto computed = compute(kept->call, slots.of_call,
+                            {.logsumexp = true, .statistics = true, .weights = kept->options.weights});
+    variable_list results{computed.output, computed.logsumexp};
     if (computed.weights.defined()) {
       results.push_back(computed.weights);
       kept->remember_weights(results.back());
     }
     kept->changes.watch(computed.output);
-    auto saved = kept->arguments.with_masks({q, k, v, computed.output.variable_data(), computed.statistics});
-    saved.push_back(bias.value_or(at::Tensor()));
-    for (auto& input : kept->functions.captured) saved.push_back(std::exchange(input.numbers, {}));
-    for (const auto& tensor : captured) saved.push_back(tensor);
-    context->save_for_backward(std::move(saved));
+    slots.output = computed.output.variable_data();
+    slots.statistics = std::move(computed.statistics);
+    slots.bias = bias.value_or(at::Tensor());
+    slots.learned = learned.vec();
+    context->save_for_backward(save(slots));
     context->set_materialize_grads(false);  // zeros of the weights' size would cost O(L S) memory
     context->saved_data["kept"] = c10::IValue::make_capsule(kept);
     // For their place in the graph, even if their numbers change.
@@ -77,41 +89,44 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
     return results;
   }
 
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 const torch::autograd::variable_list& gradients) {
-    const Saved saved(context);
-    const bool any =
-        std::any_of(gradients.begin(), gradients.end(), [](const auto& x) { return x.defined(); });
-    if (!any) return torch::autograd::variable_list(7 + saved.learned.size());
-    return at::GradMode::is_enabled() ? gradients_with_graph(saved, gradients)
-                                      : gradients_of(context, saved, gradients);
+  static variable_list backward(AutogradContext* context, const variable_list& incoming) {
+    Saved saved(context);
+    if (std::none_of(incoming.begin(), incoming.end(), [](const auto& x) { return x.defined(); }))
+      return gradients_of_inputs(saved, {});
+    const AttentionResult of_results{incoming[0], incoming.size() > 2 ? incoming[2] : at::Tensor(),
+                                     incoming[1]};
+    return gradients_of_inputs(saved, at::GradMode::is_enabled() ? with_graph(saved, of_results)
+                                                                 : by_kernel(context, saved, of_results));
   }
 
  private:
-  struct Saved {
-    explicit Saved(torch::autograd::AutogradContext* context)
-        : kept(c10::static_intrusive_pointer_cast<SavedForBackward>(context->saved_data["kept"].toCapsule())),
+  struct Saved : SavedTensors {
+    explicit Saved(AutogradContext* context)
+        : kept(c10::static_intrusive_pointer_cast<Kept>(context->saved_data["kept"].toCapsule())),
+          call(kept->call),
           sinks(context->saved_data["sinks"].toOptional<at::Tensor>().value_or(at::Tensor())),
           slopes(context->saved_data["slopes"].toOptional<at::Tensor>().value_or(at::Tensor())) {
-      const auto tensors = context->get_saved_variables();
-      in = {tensors[0], tensors[1], tensors[2]};
-      out = {tensors[3], {}, tensors[4]};
-      masks = MaskTensors::saved(&tensors[5]);
-      bias = tensors[10];
-      const auto count = kept->functions.captured.size();
-      functions = kept->functions.with_numbers(tensors.data() + 11);
-      learned.assign(tensors.begin() + 11 + static_cast<std::ptrdiff_t>(count), tensors.end());
+      static_cast<SavedTensors&>(*this) = kept->slots;
+      load(*this, context->get_saved_variables());
+      point_to(call, of_call);
     }
 
-    Inputs in;
-    Computed out;
-    MaskTensors masks;
-    at::Tensor bias;  // undefined unless it requires a gradient
-    PreparedFunctions functions;
-    std::vector<at::Tensor> learned;  // the captured tensors that require a gradient, as the caller gave them
-    c10::intrusive_ptr<SavedForBackward> kept;
+    c10::intrusive_ptr<Kept> kept;
+    Call call;
     at::Tensor sinks, slopes;  // as the caller gave them
   };
+
+  // One gradient for each argument of `forward` after the context.
+  static variable_list gradients_of_inputs(const Saved& saved, const Gradients& found) {
+    variable_list result{found.q, found.k, found.v, found.sinks, found.bias, found.alibi_slopes};
+    for (size_t n = 0; n < saved.learned.size(); ++n) {
+      const bool any = !found.captured.empty();
+      result.push_back(any ? found.captured[saved.kept->learned[n]].to(saved.learned[n].scalar_type())
+                           : at::Tensor());
+    }
+    result.emplace_back();  // of `kept`
+    return result;
+  }
 
   // A small tensor that the definition reads again: the caller's, if autograd needs its place in the graph,
   // which must still have the numbers of the forward pass.
@@ -125,93 +140,57 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
   }
 
   // Under create_graph: the kernel records no graph, so the definition computes these gradients.
-  static torch::autograd::variable_list gradients_with_graph(
-      const Saved& saved, const torch::autograd::variable_list& gradients) {
+  static Gradients with_graph(const Saved& saved, const AttentionResult& incoming) {
+    const auto& in = saved.of_call;
     Problem problem = saved.kept->options;
-    problem.q = saved.in.q;
-    problem.k = saved.in.k;
-    problem.v = saved.in.v;
-    problem.keep = saved.masks.keep;
-    problem.bias = requires_gradient(saved.bias) ? saved.bias : saved.masks.bias;
-    problem.alibi_slopes = unchanged("alibi_slopes", saved.slopes, saved.masks.slopes);
-    problem.key_lengths = saved.masks.lengths;
-    problem.sinks = unchanged("sinks", saved.sinks, saved.masks.sinks);
+    problem.q = in.q;
+    problem.k = in.k;
+    problem.v = in.v;
+    problem.keep = in.keep;
+    problem.bias = requires_gradient(saved.bias) ? saved.bias : in.bias;
+    problem.alibi_slopes = unchanged("alibi_slopes", saved.slopes, in.slopes);
+    problem.key_lengths = in.lengths;
+    problem.sinks = unchanged("sinks", saved.sinks, in.sinks);
     // Tensors that do not learn are read as they were in the forward pass.
-    for (const auto& input : saved.functions.captured)
-      problem.captured.emplace_back(input.owner.get(), input.numbers);
+    for (const auto& input : in.captured) problem.captured.emplace_back(input.owner.get(), input.numbers);
     for (size_t n = 0; n < saved.learned.size(); ++n)
       problem.captured[saved.kept->learned[n]].second = saved.learned[n];
-    auto found = reference::gradients_with_graph(
-        problem, {gradients[0], gradients.size() > 2 ? gradients[2] : at::Tensor(), gradients[1]});
-    torch::autograd::variable_list result{found.q,     found.k,    found.v,
-                                          found.sinks, found.bias, found.alibi_slopes};
-    for (const size_t n : saved.kept->learned) result.push_back(found.captured[n]);
-    result.emplace_back();
-    return result;
+    return reference::gradients_with_graph(problem, incoming);
   }
 
-  static torch::autograd::variable_list gradients_of(torch::autograd::AutogradContext* context,
-                                                     const Saved& saved,
-                                                     const torch::autograd::variable_list& gradients) {
-    const auto& in = saved.in;
-    auto out = saved.out;
-    const auto call = call_of(saved.kept->arguments.scalars, saved.masks, in.q.scalar_type(), saved.functions,
-                              saved.kept->options.normalise);
-    if (saved.kept->changes.any()) out.output = compute(call, in, {.statistics = true}).output;
-    const auto incoming =
-        incoming_of({gradients[0], gradients.size() > 2 ? gradients[2] : at::Tensor(), gradients[1]},
-                    out.output, saved.kept->options.weights);
+  static Gradients by_kernel(AutogradContext* context, const Saved& saved,
+                             const AttentionResult& of_results) {
+    const auto& in = saved.of_call;
+    Computed out{saved.output, {}, saved.statistics};
+    if (saved.kept->changes.any()) out.output = compute(saved.call, in, {.statistics = true}).output;
+    const auto incoming = incoming_of(of_results, out.output, saved.kept->options.weights);
     if (incoming.weights.defined()) out.weights = saved.kept->unchanged_weights();
     Wanted wanted;
-    // Autograd counts the inputs that are there.
-    size_t input = 3;
-    if (saved.sinks.defined()) wanted.sinks = context->needs_input_grad(input++);
-    if (saved.bias.defined() && context->needs_input_grad(input++)) {
-      wanted.want_bias(saved.bias, in.q.scalar_type());
-    }
-    if (saved.slopes.defined() && context->needs_input_grad(input++)) wanted.slopes = saved.slopes.sizes();
-    if (!saved.learned.empty()) wanted.captured = &saved.functions;
-    const auto found = compute_gradients(call, in, out, incoming, wanted);
-    torch::autograd::variable_list result{found.q, found.k, found.v, found.sinks, found.bias, found.slopes};
-    for (size_t n = 0; n < saved.learned.size(); ++n)
-      result.push_back(found.captured[saved.kept->learned[n]].to(saved.learned[n].scalar_type()));
-    result.emplace_back();
-    return result;
+    // needs_input_grad indexes only the defined inputs; the first three are q, k and v.
+    const auto needs = [&, input = size_t{3}](const at::Tensor& x) mutable {
+      return x.defined() && context->needs_input_grad(input++);
+    };
+    wanted.sinks = needs(saved.sinks);
+    if (needs(saved.bias)) wanted.want_bias(saved.bias, in.q.scalar_type());
+    if (needs(saved.slopes)) wanted.slopes = saved.slopes.sizes();
+    wanted.captured = !saved.learned.empty();
+    return compute_gradients(saved.call, in, out, incoming, wanted);
   }
 };
 
-// The tensors of a problem that may require a gradient.
-constexpr std::array kDifferentiable = {&Problem::q,     &Problem::k,    &Problem::v,
-                                        &Problem::sinks, &Problem::bias, &Problem::alibi_slopes};
-
-// The indices of the captured tensors that autograd differentiates: those of the score.
-std::vector<size_t> learned_captures(const PreparedFunctions& functions) {
+// The captured tensors that autograd differentiates, as indices: those of the score.
+std::vector<size_t> learned_captures(const Problem& problem) {
   std::vector<size_t> result;
-  if (!functions.score) return result;
-  const auto& of_score = functions.score.function()->captured();
+  if (!problem.score) return result;
+  const auto& of_score = problem.score.function()->captured();
   for (size_t n = 0; n < of_score.size(); ++n) {
     if (!of_score[n]->indices && requires_gradient(of_score[n]->tensor)) result.push_back(n);
   }
   return result;
 }
 
-bool differentiates(const Problem& problem) {
-  return std::any_of(kDifferentiable.begin(), kDifferentiable.end(),
-                     [&](auto tensor) { return requires_gradient(problem.*tensor); });
-}
-
 std::optional<at::Tensor> if_differentiable(const at::Tensor& x) {
   return requires_gradient(x) ? std::optional(x) : std::nullopt;
-}
-
-// The problem as the kernel computes it: with the classes of the mask's tiles, and without softmax, with a
-// bias for every pair, since the gradients of a row's logits then do not add up to that of the logsumexp.
-Problem with_blocks(const Problem& given) {
-  Problem problem = given;
-  if (!problem.normalise && problem.bias.defined() && problem.bias.size(3) == 1)
-    problem.bias = problem.bias.expand({-1, -1, -1, problem.keys()});
-  problem.blocks = blocks_of(problem);
-  return problem;
 }
 
 // Whether float32 can represent the factor, its inverse and products with it.
@@ -220,12 +199,6 @@ bool is_moderate(const std::optional<double>& factor) {
 }
 
 }  // namespace
-
-std::shared_ptr<const attentive::detail::BlockClasses> blocks_of(const Problem& problem) {
-  constexpr int64_t kWorthClasses = 2 * attentive::detail::BlockClasses::kSize;
-  const bool worth = problem.mask && problem.queries() >= kWorthClasses && problem.keys() >= kWorthClasses;
-  return worth && !problem.blocks ? classify(problem) : problem.blocks;
-}
 
 Verdict verdict(const Problem& problem) {
   if (!problem.q.is_cpu()) return Verdict::no("it runs only on the CPU");
@@ -250,36 +223,33 @@ Verdict verdict(const Problem& problem) {
 }
 
 AttentionResult run(const Problem& given) {
-  const Problem problem = with_blocks(given);
-  const auto kept = c10::make_intrusive<SavedForBackward>();
-  kept->functions = PreparedFunctions(problem);
-  kept->learned = learned_captures(kept->functions);
-  const bool differentiated = differentiates(problem) || !kept->learned.empty();
-  kept->options = without_tensors(problem);
-  kept->options.dropout_key = dropout_key_of(problem);
-  kept->arguments = arguments_of(problem, *kept->options.dropout_key, Biases::HalfTypes, differentiated);
-  const auto in = inputs_of(problem);
-  AttentionResult result;
-  at::Tensor logsumexp;
-  if (differentiated) {
-    std::vector<at::Tensor> learned;
-    for (const size_t n : kept->learned) learned.push_back(kept->functions.captured[n].owner->tensor);
-    auto outputs = NativeAttention::apply(
-        in.q, in.k, in.v, if_differentiable(problem.sinks), if_differentiable(problem.bias),
-        if_differentiable(problem.alibi_slopes), at::TensorList(learned), kept);
-    result.output = outputs[0];
-    logsumexp = outputs[1];
-    if (problem.weights != Weights::None) result.weights = outputs[2];
-  } else {
-    const auto call = call_of(kept->arguments.scalars, kept->arguments.masks, in.q.scalar_type(),
-                              kept->functions, problem.normalise);
-    auto computed = compute(call, in, {.logsumexp = problem.logsumexp, .weights = problem.weights});
-    result.output = std::move(computed.output);
-    result.weights = std::move(computed.weights);
-    logsumexp = std::move(computed.logsumexp);
+  Problem problem = given;
+  // Without softmax, the gradients of a row's logits do not add up to that of the logsumexp, so that each pair
+  // of a bias needs one.
+  if (!problem.normalise && problem.bias.defined() && problem.bias.size(3) == 1)
+    problem.bias = problem.bias.expand({-1, -1, -1, problem.keys()});
+  auto learned_indices = learned_captures(problem);
+  const bool differentiated = requires_gradient(problem) || !learned_indices.empty();
+  PreparedCall prepared(problem, /*dropout_key=*/0, differentiated);
+  problem.dropout_key = prepared.call.dropout_key = dropout_key_of(problem);
+  if (!differentiated) {
+    auto computed = compute(prepared.call, prepared.tensors,
+                            {.logsumexp = problem.logsumexp, .weights = problem.weights});
+    return {std::move(computed.output), std::move(computed.weights), std::move(computed.logsumexp)};
   }
-  if (problem.logsumexp) result.logsumexp = logsumexp;
-  return result;
+  const auto kept = c10::make_intrusive<Kept>();
+  kept->options = without_tensors(problem);
+  kept->call = prepared.call;
+  kept->slots.of_call = std::move(prepared.tensors);
+  kept->learned = std::move(learned_indices);
+  const auto& in = kept->slots.of_call;
+  std::vector<at::Tensor> learned;
+  for (const size_t n : kept->learned) learned.push_back(in.captured[n].owner->tensor);
+  const auto outputs = NativeAttention::apply(
+      in.q, in.k, in.v, if_differentiable(problem.sinks), if_differentiable(problem.bias),
+      if_differentiable(problem.alibi_slopes), at::TensorList(learned), kept);
+  return {outputs[0], problem.weights != Weights::None ? outputs[2] : at::Tensor(),
+          problem.logsumexp ? outputs[1] : at::Tensor()};
 }
 
 }  // namespace attentive::kernels::native_cpu

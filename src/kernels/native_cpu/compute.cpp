@@ -1,20 +1,23 @@
-#include "kernels/native_cpu/compute.h"
+#include <algorithm>
+#include <utility>
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/zeros.h>
 
-#include "core/large_pages.h"
+#include "core/memory.h"
 #include "kernels/attention/own_functions.h"
 #include "kernels/attention/passes.h"
+#include "kernels/native_cpu/backend.h"
 #include "kernels/native_cpu/term_gradients.h"
-#include "kernels/native_cpu/views.h"
+#include "kernels/simd/threads.h"
 
 namespace attentive::kernels::native_cpu {
 namespace {
 
-using cpu::CpuArguments;
+using attentive::detail::BlockClasses;
 
 // Allocates (B, H, L, D) in the memory layout (B, L, H, D), so that merging the heads afterwards is a view.
 // The tensor is not itself a view, because autograd would forbid changing a view in place.
@@ -33,31 +36,62 @@ at::Tensor gradient_of(const at::Tensor& x) {
 
 // Whether the pass for few queries is faster, which reads K and V once, in parts that threads share. From
 // nine queries on, the tiled pass is faster unless there are many keys or several query heads share them.
-bool has_few_queries(const CpuArguments& call) {
+bool has_few_queries(const Call& call) {
   const bool few = call.L <= 8 || (call.L <= 16 && (call.group > 1 || call.S > 1024));
   return few && call.L * call.group <= 64;
 }
 
-cpu::RowStatistics row_statistics(const at::Tensor& x) {
+cpu::RowStatistics row_statistics(const at::Tensor& x, int64_t first_query) {
   if (!x.defined()) return {};
   auto* maxima = x.mutable_data_ptr<float>();
-  return {maxima, maxima + x.stride(0)};
+  return {maxima + first_query, maxima + x.stride(0) + first_query};
 }
 
-at::Tensor fresh_weights(const CpuArguments& call, const Inputs& in) {
+// A tensor's rows from `first` on, contiguous, as the kernel reads and writes them.
+template <class T>
+Strided<const T> read(const at::Tensor& x, int64_t first = 0) {
+  return Strided<const T>{static_cast<const T*>(x.const_data_ptr()), x.stride(0), x.stride(1), x.stride(2)}
+      .from_row(first);
+}
+template <class T>
+Strided<T> write(const at::Tensor& x, int64_t first = 0) {
+  return written_rows<T>(x).from_row(first);
+}
+
+// A tensor (B, H, L, S) of any strides; an undefined one has no data.
+template <class T>
+Strided<const T> read_pairs(const at::Tensor& x) {
+  if (!x.defined()) return {};
+  auto view = read<T>(x);
+  view.col = x.stride(3);
+  return view;
+}
+
+template <class T>
+const T* read_data(const at::Tensor& x) {
+  return x.defined() ? static_cast<const T*>(x.const_data_ptr()) : nullptr;
+}
+
+// The n-th number of an array that may be absent.
+template <class T>
+T* from(T* data, int64_t n) {
+  return data ? data + n : nullptr;
+}
+
+at::Tensor fresh_weights(const Call& call, const CallTensors& in) {
   return in_large_pages(at::empty({call.B, call.H, call.L, call.S}, in.q.options()));
 }
 
 // Whether the backward pass reads the weights instead of computing them again. Softcaps and scores of the
 // program need the scores, and dropout the weights before it; classes of tiles save more than reading does.
-bool reads_weights(const CpuArguments& call, const Incoming& incoming) {
-  return incoming.weights.defined() && call.element == Element::Float32 && call.softcap == 0.0f &&
-         !call.own.score && !call.own.blocks && !(call.dropout && incoming.of_dropped);
+bool reads_weights(const Call& call, const Incoming& incoming) {
+  return incoming.weights.defined() && call.element == Element::Float32 && !call.softcap && !call.own.score &&
+         !call.own.blocks && !(call.dropout && incoming.of_dropped);
 }
 
 // The weights that have an incoming gradient, as the backward pass reads them: those of the forward pass, or
 // computed again. Undefined for a half type, whose weights are rounded.
-at::Tensor weights_to_read(const CpuArguments& call, const Inputs& in, const Computed& out,
+at::Tensor weights_to_read(const Call& call, const CallTensors& in, const Computed& out,
                            const Incoming& incoming) {
   if (!incoming.weights.defined() || call.element != Element::Float32) return {};
   if (out.weights.defined()) return out.weights;
@@ -68,7 +102,7 @@ at::Tensor weights_to_read(const CpuArguments& call, const Inputs& in, const Com
 }
 
 // The dot products of the rows of weights with their incoming gradients, (B, H, L).
-at::Tensor weight_dots(const CpuArguments& call, const Inputs& in, const at::Tensor& weights,
+at::Tensor weight_dots(const Call& call, const CallTensors& in, const at::Tensor& weights,
                        const Incoming& incoming) {
   if (!incoming.weights.defined()) return {};
   const auto dots = at::empty({call.B, call.H, call.L}, in.q.options().dtype(at::kFloat));
@@ -82,44 +116,67 @@ at::Tensor weight_dots(const CpuArguments& call, const Inputs& in, const at::Ten
   return dots;
 }
 
+Strided<const uint8_t> classes_of_tiles(const CallTensors& tensors, size_t n) {
+  if (n >= tensors.blocks.size() || !tensors.blocks[n]) return {};
+  const auto& blocks = *tensors.blocks[n];
+  const auto& classes = blocks.classes;
+  return {classes.const_data_ptr<uint8_t>(), blocks.batch == 1 ? 0 : classes.stride(0),
+          blocks.heads == 1 ? 0 : classes.stride(1), classes.stride(2)};
+}
+
+// Calls run(call, place) for a call, or for each sequence of a packed one: for a sequence that would keep a
+// thread busy longer than the others by all threads, then for the others beside each other. Neither changes
+// the results. `in_order`: the sequences add to the same sums, one after the other.
+template <class Run>
+void for_each_sequence(const Call& call, const CallTensors& tensors, bool in_order, const Run& run) {
+  if (!call.sequences) return run(call, Sequence{});
+  const auto pairs_of = [&](int64_t n) { return call.sequences[n].queries * call.sequences[n].keys; };
+  const auto run_one = [&](int64_t n) {
+    Call one = call.of_sequence(call.sequences[n], n);
+    one.own.blocks = classes_of_tiles(tensors, static_cast<size_t>(n));
+    run(one, call.sequences[n]);
+  };
+  int64_t pairs = 0;
+  for (int64_t n = 0; n < call.sequence_count; ++n) pairs += pairs_of(n);
+  const int64_t threads = at::get_num_threads();
+  const auto alone = [&](int64_t n) { return in_order || pairs_of(n) * threads > pairs; };
+  for (int64_t n = 0; n < call.sequence_count; ++n) {
+    if (alone(n)) run_one(n);
+  }
+  const bool parallel = pairs * call.H * (call.D + call.Dv) > (int64_t{1} << 18);
+  cpu::for_each_item(call.sequence_count, parallel, [&](int64_t n) {
+    if (!alone(n)) run_one(n);
+  });
+}
+
+template <class T>
+void forward(const Call& call, const cpu::ForwardTensors<T>& tensors) {
+  if (call.L == 0) return;
+  if (call.S == 0) return cpu::rows_without_keys(call, tensors);
+  const bool few = has_few_queries(call) && !tensors.statistics.maximum;
+  few ? cpu::few_queries(call, tensors) : cpu::forward(call, tensors);
+}
+
+template <class T>
+void backward(const Call& call, const cpu::BackwardTensors<T>& tensors, bool weighed) {
+  if (call.L == 0 || call.S == 0) return cpu::gradients_without_pairs(call, tensors);
+  if constexpr (std::is_same_v<T, float>) {
+    if (weighed) return cpu::weighed_backward(call, tensors);
+  }
+  cpu::backward(call, tensors);
+}
+
 }  // namespace
 
-PreparedFunctions::PreparedFunctions(const Problem& problem)
-    : score(problem.score), mask(problem.mask), blocks(problem.blocks) {
-  if (!score && !mask) return;
-  captured = captured_inputs(problem);
-  views = captured_views(captured);
+std::shared_ptr<const BlockClasses> blocks_of(const Problem& problem) {
+  constexpr int64_t kWorthClasses = 2 * BlockClasses::kSize;
+  const bool worth = problem.mask && problem.queries() >= kWorthClasses && problem.keys() >= kWorthClasses;
+  return worth && !problem.blocks ? classify(problem) : problem.blocks;
 }
 
-PreparedFunctions PreparedFunctions::with_numbers(const at::Tensor* numbers) const {
-  PreparedFunctions result = *this;
-  for (auto& input : result.captured) input.numbers = *numbers++;
-  result.views = captured_views(result.captured);
-  return result;
-}
-
-CpuArguments call_of(const Scalars& scalars, const MaskTensors& masks, at::ScalarType type,
-                     const PreparedFunctions& functions, bool normalise) {
-  CpuArguments call{
-      kernel_arguments(scalars, masks), scalars.H / scalars.Hkv, element_of(type), normalise, {}};
-  const auto own = [](const auto& function) {
-    return cpu::OwnFunction{function->function(), &cpu::code_here(*function)};
-  };
-  if (functions.score) call.own.score = own(functions.score.function());
-  if (functions.mask) call.own.mask = own(functions.mask.function());
-  call.own.captured = functions.views.data();
-  if (const auto& blocks = functions.blocks) {
-    const auto& classes = blocks->classes;
-    call.own.blocks = {classes.const_data_ptr<uint8_t>(), blocks->batch == 1 ? 0 : classes.stride(0),
-                       blocks->heads == 1 ? 0 : classes.stride(1), classes.stride(2)};
-  }
-  return call;
-}
-
-std::shared_ptr<const attentive::detail::BlockClasses> classify(const Problem& problem) {
-  const PreparedFunctions functions(problem);
+std::shared_ptr<const BlockClasses> classify(const Problem& problem) {
   const auto& mask = *problem.mask.function();
-  auto result = std::make_shared<attentive::detail::BlockClasses>();
+  auto result = std::make_shared<BlockClasses>();
   result->batch = mask.by_batch() ? problem.batch() : 1;
   result->heads = mask.by_head() ? problem.heads() : 1;
   result->queries = problem.queries();
@@ -127,15 +184,22 @@ std::shared_ptr<const attentive::detail::BlockClasses> classify(const Problem& p
   for (const auto& captured : mask.captured()) {
     if (!captured->tensor.is_inference()) result->versions.push_back(captured->tensor._version());
   }
-  const auto blocks = [](int64_t n) { return cpu::round_up(n, cpu::kBlock) / cpu::kBlock; };
+  const auto blocks = [](int64_t n) { return cpu::round_up(n, BlockClasses::kSize) / BlockClasses::kSize; };
   result->classes =
       at::empty({result->batch, result->heads, blocks(result->queries), blocks(result->keys)}, at::kByte);
 
-  Scalars scalars{result->batch, result->heads, result->heads, result->queries, result->keys, 1, 1,
-                  problem.band};
-  take_places(problem, scalars);
-  cpu::classify_blocks(call_of(scalars, {}, at::kFloat, functions), mask,
-                       result->classes.mutable_data_ptr<uint8_t>());
+  CallTensors tensors;
+  tensors.captured = captured_inputs(problem);
+  Call call;
+  static_cast<Places&>(call) = problem;
+  call.B = result->batch;
+  call.H = call.Hkv = result->heads;
+  call.L = result->queries;
+  call.S = result->keys;
+  call.band = problem.band;
+  call.own.mask = cpu::function_here(mask);
+  point_to(call, tensors);
+  cpu::classify_blocks(call, mask, result->classes.mutable_data_ptr<uint8_t>());
   return result;
 }
 
@@ -143,17 +207,28 @@ at::Tensor with_unit_stride(const at::Tensor& x) {
   return x.stride(-1) == 1 || x.size(-1) == 1 ? x : x.contiguous();
 }
 
-Inputs inputs_of(const Problem& problem) {
-  return {with_unit_stride(problem.q), with_unit_stride(problem.k), with_unit_stride(problem.v)};
+PreparedCall::PreparedCall(const Problem& problem, uint64_t dropout_key, bool for_backward)
+    : tensors(mask_tensors_of(problem, Biases::HalfTypes, for_backward)),
+      call(call_of(problem, dropout_key)) {
+  tensors.q = with_unit_stride(problem.q);
+  tensors.k = with_unit_stride(problem.k);
+  tensors.v = with_unit_stride(problem.v);
+  if (problem.score || problem.mask) tensors.captured = captured_inputs(problem);
+  if (problem.score) call.own.score = cpu::function_here(*problem.score.function());
+  if (problem.mask) {
+    call.own.mask = cpu::function_here(*problem.mask.function());
+    if (problem.sequences) {
+      for (size_t n = 0; n < problem.sequences->size(); ++n)
+        tensors.blocks.push_back(blocks_of(sequence_of(problem, n)));
+    } else {
+      tensors.blocks.push_back(blocks_of(problem));
+      call.own.blocks = classes_of_tiles(tensors, 0);
+    }
+  }
+  point_to(call, tensors);
 }
 
-PreparedCall::PreparedCall(const Problem& problem, uint64_t dropout_key)
-    : owned(arguments_of(problem, dropout_key, Biases::HalfTypes, /*for_backward=*/false)),
-      call(call_of(owned.scalars, owned.masks, problem.q.scalar_type())),
-      in(inputs_of(problem)) {}
-
-Computed compute(const CpuArguments& call, const Inputs& in, const Results& wanted,
-                 const at::Tensor& output) {
+Computed compute(const Call& call, const CallTensors& in, const Results& wanted, const at::Tensor& output) {
   const auto floats = in.q.options().dtype(at::kFloat);
   Computed out{output.defined() ? output : heads_inside(in.q, call.H, call.L, call.Dv), {}, {}};
   if (wanted.logsumexp) out.logsumexp = at::empty({call.B, call.H, call.L}, floats);
@@ -161,16 +236,17 @@ Computed compute(const CpuArguments& call, const Inputs& in, const Results& want
   if (wanted.weights != Weights::None) out.weights = fresh_weights(call, in);
   cpu::for_element(call.element, [&](auto number) {
     using T = decltype(number);
-    const cpu::ForwardTensors<T> tensors{read<T>(in.q),
-                                         read<T>(in.k),
-                                         read<T>(in.v),
-                                         write<T>(out.output),
-                                         written_data<float>(out.logsumexp),
-                                         row_statistics(out.statistics),
-                                         written_data<T>(out.weights),
-                                         wanted.weights == Weights::Dropped};
-    const bool few = has_few_queries(call) && !out.statistics.defined();
-    few ? cpu::few_queries(call, tensors) : cpu::forward(call, tensors);
+    for_each_sequence(call, in, /*in_order=*/false, [&](const Call& one, const Sequence& place) {
+      const int64_t query = place.first_query, key = place.first_key;
+      forward<T>(one, {.q = read<T>(in.q, query),
+                       .k = read<T>(in.k, key),
+                       .v = read<T>(in.v, key),
+                       .output = write<T>(out.output, query),
+                       .logsumexp = from(written_data<float>(out.logsumexp), query),
+                       .statistics = row_statistics(out.statistics, query),
+                       .weights = written_data<T>(out.weights),
+                       .dropped = wanted.weights == Weights::Dropped});
+    });
   });
   return out;
 }
@@ -189,37 +265,40 @@ Incoming incoming_of(const AttentionResult& gradients, const at::Tensor& output,
   return incoming;
 }
 
-Gradients compute_gradients(const CpuArguments& call, const Inputs& in, const Computed& out,
+Gradients compute_gradients(const Call& call, const CallTensors& in, const Computed& out,
                             const Incoming& incoming, const Wanted& wanted) {
   const TermGradients terms(call, wanted, in.q.options().dtype(at::kFloat));
-  CapturedGradients captured(call, wanted.captured);
+  const CapturedGradients captured(call, wanted.captured ? &in : nullptr);
   Gradients result{gradient_of(in.q), gradient_of(in.k), gradient_of(in.v), {}, {}, {}};
   const bool weighed = reads_weights(call, incoming);
   const auto weights = weights_to_read(call, in, out, incoming);
   const auto dots = weighed ? at::Tensor() : weight_dots(call, in, weights, incoming);
   cpu::for_element(call.element, [&](auto number) {
     using T = decltype(number);
-    const cpu::BackwardTensors<T> tensors{.q = read<T>(in.q),
-                                          .k = read<T>(in.k),
-                                          .v = read<T>(in.v),
-                                          .output = read<T>(out.output),
-                                          .grad_output = read<T>(incoming.output),
-                                          .statistics = row_statistics(out.statistics),
-                                          .grad_logsumexp = read_data<float>(incoming.logsumexp),
-                                          .grad_q = write<T>(result.q),
-                                          .grad_k = write<T>(result.k),
-                                          .grad_v = write<T>(result.v),
-                                          .sink_terms = terms.sinks(),
-                                          .logits = terms.logits<T>(),
-                                          .grad_weights = read_pairs<T>(incoming.weights),
-                                          .of_dropped = incoming.of_dropped,
-                                          .weight_dots = read_data<float>(dots),
-                                          .weights = read_data<float>(weights),
-                                          .captured_lanes = captured.lanes()};
-    if constexpr (std::is_same_v<T, float>) {
-      if (weighed) return cpu::weighed_backward(call, tensors);
-    }
-    cpu::backward(call, tensors);
+    for_each_sequence(call, in, /*in_order=*/wanted.captured, [&](const Call& one, const Sequence& place) {
+      const int64_t query = place.first_query, key = place.first_key;
+      auto logits = terms.logits<T>();
+      logits.slopes = from(logits.slopes, key);
+      backward<T>(one,
+                  {.q = read<T>(in.q, query),
+                   .k = read<T>(in.k, key),
+                   .v = read<T>(in.v, key),
+                   .output = read<T>(out.output, query),
+                   .grad_output = read<T>(incoming.output, query),
+                   .statistics = row_statistics(out.statistics, query),
+                   .grad_logsumexp = from(read_data<float>(incoming.logsumexp), query),
+                   .grad_q = write<T>(result.q, query),
+                   .grad_k = write<T>(result.k, key),
+                   .grad_v = write<T>(result.v, key),
+                   .sink_terms = from(terms.sinks(), query),
+                   .logits = logits,
+                   .grad_weights = read_pairs<T>(incoming.weights),
+                   .of_dropped = incoming.of_dropped,
+                   .weight_dots = read_data<float>(dots),
+                   .weights = read_data<float>(weights),
+                   .captured_lanes = captured.lanes()},
+                  weighed);
+    });
   });
   terms.finish(result);
   result.captured = captured.finish();

@@ -1,7 +1,8 @@
 #ifndef ATTENTIVE_SCORE_LANES_H
 #define ATTENTIVE_SCORE_LANES_H
 
-// Numbers of a vector of pairs, as a score function sees them: values, values with a derivative, conditions.
+// Numbers of a vector of pairs, as a score function sees them: values, values with a derivative, conditions;
+// and the functions that it calls on them.
 // They are held in memory and not in a vector type, because the body of the function is compiled for the
 // plain instruction set until it is inlined into a row's loop.
 
@@ -9,7 +10,7 @@
 #include <type_traits>
 
 #include <attentive/score/pair_functions.h>
-#include <attentive/score/vectors/functions.h>
+#include <attentive/score/vectors/math.h>
 
 ATTENTIVE_SIMD_BEGIN
 
@@ -88,10 +89,6 @@ inline Lanes value(const Dual& x) {
 template <Plain T>
 inline Lanes value(T x) {
   return lanes_of(all(static_cast<float>(x)));
-}
-template <Index I>
-inline Lanes value(const I& x) {
-  return lanes_of(__builtin_convertvector(ints(x), Vec));
 }
 
 template <class T>
@@ -251,6 +248,195 @@ template <class A, class B>
 requires NumberOperands<A, B>
 inline LaneMask operator!=(const A& a, const B& b) {
   return mask_of(vec(value(a)) != vec(value(b)));
+}
+
+// Each function of one number: its value, and with a derivative, which is PyTorch's where the function has a
+// corner.
+
+template <Number A>
+inline A exp(const A& a) {
+  const Lanes y = lanes_of(exp_of(vec(value(a))));
+  if constexpr (kIsDual<A>) {
+    return {y, multiply(y, a.slope)};
+  } else {
+    return y;
+  }
+}
+
+template <Number A>
+inline A log(const A& a) {
+  const Lanes y = lanes_of(log_of(vec(value(a))));
+  if constexpr (kIsDual<A>) {
+    return {y, unless_constant(a.slope, divide(a.slope, a.value))};
+  } else {
+    return y;
+  }
+}
+
+template <Number A>
+inline A tanh(const A& a) {
+  const Lanes y = lanes_of(tanh(vec(value(a))));
+  if constexpr (kIsDual<A>) {
+    return {y, multiply(a.slope, lanes_of(1.0f - vec(y) * vec(y)))};
+  } else {
+    return y;
+  }
+}
+
+template <Number A>
+inline A sqrt(const A& a) {
+  const Lanes y = lanes_of(sqrt_of(vec(value(a))));
+  if constexpr (kIsDual<A>) {
+    return {y, unless_constant(a.slope, divide(a.slope, lanes_of(2.0f * vec(y))))};
+  } else {
+    return y;
+  }
+}
+
+template <Number A>
+inline A rsqrt(const A& a) {
+  const Lanes y = lanes_of(1.0f / sqrt_of(vec(value(a))));
+  if constexpr (kIsDual<A>) {
+    return {y, unless_constant(a.slope, multiply(a.slope, lanes_of(-0.5f * vec(y) * vec(y) * vec(y))))};
+  } else {
+    return y;
+  }
+}
+
+/// The derivative at 0 is 0.
+template <Number A>
+inline A abs(const A& a) {
+  const Vec x = vec(value(a));
+  const Lanes y = lanes_of(magnitude(x));
+  if constexpr (kIsDual<A>) {
+    const Vec sign = select(x > all(0.0f), all(1.0f), select(x < all(0.0f), all(-1.0f), all(0.0f)));
+    return {y, multiply(a.slope, lanes_of(sign))};
+  } else {
+    return y;
+  }
+}
+
+template <Number A>
+inline A sigmoid(const A& a) {
+  const Vec y = sigmoid_of(vec(value(a)));
+  if constexpr (kIsDual<A>) {
+    return {lanes_of(y), multiply(a.slope, lanes_of(y * (1.0f - y)))};
+  } else {
+    return lanes_of(y);
+  }
+}
+
+template <Number A>
+inline A softplus(const A& a) {
+  const Lanes y = lanes_of(softplus_of(vec(value(a))));
+  if constexpr (kIsDual<A>) {
+    return {y, multiply(a.slope, lanes_of(sigmoid_of(vec(a.value))))};
+  } else {
+    return y;
+  }
+}
+
+template <Number A>
+inline A sin(const A& a) {
+  const Lanes y = lanes_of(sine_of(vec(value(a)), 0));
+  if constexpr (kIsDual<A>) {
+    return {y, multiply(a.slope, lanes_of(sine_of(vec(a.value), 1)))};
+  } else {
+    return y;
+  }
+}
+
+template <Number A>
+inline A cos(const A& a) {
+  const Lanes y = lanes_of(sine_of(vec(value(a)), 1));
+  if constexpr (kIsDual<A>) {
+    return {y, multiply(a.slope, lanes_of(-sine_of(vec(a.value), 0)))};
+  } else {
+    return y;
+  }
+}
+
+/// The derivative is 0 everywhere.
+template <Number A>
+inline A floor(const A& a) {
+  const Lanes y = lanes_of(floor_of(vec(value(a))));
+  if constexpr (kIsDual<A>) {
+    return {y, lanes_of(all(0.0f))};
+  } else {
+    return y;
+  }
+}
+
+// Indices are numbers to these functions.
+#define ATTENTIVE_OF_INDEX(function)  \
+  template <Index I>                  \
+  inline Lanes function(const I& i) { \
+    return function(value(i));        \
+  }
+ATTENTIVE_SCORE_FUNCTIONS(ATTENTIVE_OF_INDEX)
+#undef ATTENTIVE_OF_INDEX
+template <Index I>
+inline I floor(const I& i) {
+  return i;
+}
+
+template <class A, class B>
+requires NumberOperands<A, B>
+inline auto pow(const A& a, const B& b) {
+  const Vec x = vec(value(a)), y = vec(value(b));
+  const Vec power = pow_of(x, y);
+  if constexpr (kIsDual<A> || kIsDual<B>) {
+    Vec total = all(0.0f);
+    if constexpr (kIsDual<A>) {
+      const Vec by_base = select(y == all(0.0f), all(0.0f), y * pow_of(x, y, 1.0f)) * vec(a.slope);
+      total += vec(unless_constant(a.slope, lanes_of(by_base)));
+    }
+    if constexpr (kIsDual<B>) {
+      const Int none = (power == all(0.0f)) | ((x == all(0.0f)) & (y >= all(0.0f)));
+      const Vec by_exponent = select(none, all(0.0f), power * log_of(x)) * vec(b.slope);
+      total += vec(unless_constant(b.slope, lanes_of(by_exponent)));
+    }
+    return Dual{lanes_of(power), lanes_of(total)};
+  } else {
+    return lanes_of(power);
+  }
+}
+
+/// Chooses between numbers per pair; the derivative is that of the chosen one.
+template <class A, class B>
+inline auto choose_number(Int condition, const A& yes, const B& no) {
+  const Lanes chosen = choose(condition, value(yes), value(no));
+  if constexpr (kIsDual<A> || kIsDual<B>) {
+    return Dual{chosen, choose(condition, slope(yes), slope(no))};
+  } else {
+    return chosen;
+  }
+}
+
+/// The larger number, or NaN if either is NaN. Where both are equal, each has half of the derivative.
+template <class A, class B>
+requires NumberOperands<A, B>
+inline auto max(const A& a, const B& b) {
+  const Vec x = vec(value(a)), y = vec(value(b));
+  auto result = choose_number((x > y) | is_nan(x), a, b);
+  if constexpr (kIsDual<decltype(result)>)
+    result.slope = choose(x == y, lanes_of(0.5f * (vec(slope(a)) + vec(slope(b)))), result.slope);
+  return result;
+}
+template <class A, class B>
+requires NumberOperands<A, B>
+inline auto min(const A& a, const B& b) {
+  const Vec x = vec(value(a)), y = vec(value(b));
+  auto result = choose_number((x < y) | is_nan(x), a, b);
+  if constexpr (kIsDual<decltype(result)>)
+    result.slope = choose(x == y, lanes_of(0.5f * (vec(slope(a)) + vec(slope(b)))), result.slope);
+  return result;
+}
+
+template <class A, class B>
+requires NumberOperands<A, B> ||
+    (Plain<A>&& Plain<B>)inline auto where(const LaneMask& condition, const A& yes, const B& no) {
+  return choose_number(bits(condition), yes, no);
 }
 
 ATTENTIVE_SIMD_END
