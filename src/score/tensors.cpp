@@ -158,24 +158,15 @@ TensorIndex operator-(const TensorIndex& a) {
 TensorIndex operator+(const TensorIndex& a) {
   return a;
 }
-TensorMask operator<(const TensorIndex& a, const TensorIndex& b) {
-  return {a.pairs.lt(b.pairs)};
-}
-TensorMask operator<=(const TensorIndex& a, const TensorIndex& b) {
-  return {a.pairs.le(b.pairs)};
-}
-TensorMask operator>(const TensorIndex& a, const TensorIndex& b) {
-  return {a.pairs.gt(b.pairs)};
-}
-TensorMask operator>=(const TensorIndex& a, const TensorIndex& b) {
-  return {a.pairs.ge(b.pairs)};
-}
-TensorMask operator==(const TensorIndex& a, const TensorIndex& b) {
-  return {a.pairs.eq(b.pairs)};
-}
-TensorMask operator!=(const TensorIndex& a, const TensorIndex& b) {
-  return {a.pairs.ne(b.pairs)};
-}
+#define ATTENTIVE_COMPARE(OP)                                          \
+  TensorMask operator OP(const TensorIndex& a, const TensorIndex& b) { \
+    return {a.pairs OP b.pairs};                                       \
+  }                                                                    \
+  TensorMask operator OP(const TensorScore& a, const TensorScore& b) { \
+    return {a.pairs OP b.pairs};                                       \
+  }
+ATTENTIVE_COMPARISONS(ATTENTIVE_COMPARE)
+#undef ATTENTIVE_COMPARE
 TensorIndex abs(const TensorIndex& a) {
   return {magnitude(a.pairs), a.evaluation};
 }
@@ -209,24 +200,6 @@ TensorScore operator-(const TensorScore& a) {
 }
 TensorScore operator+(const TensorScore& a) {
   return a;
-}
-TensorMask operator<(const TensorScore& a, const TensorScore& b) {
-  return {a.pairs.lt(b.pairs)};
-}
-TensorMask operator<=(const TensorScore& a, const TensorScore& b) {
-  return {a.pairs.le(b.pairs)};
-}
-TensorMask operator>(const TensorScore& a, const TensorScore& b) {
-  return {a.pairs.gt(b.pairs)};
-}
-TensorMask operator>=(const TensorScore& a, const TensorScore& b) {
-  return {a.pairs.ge(b.pairs)};
-}
-TensorMask operator==(const TensorScore& a, const TensorScore& b) {
-  return {a.pairs.eq(b.pairs)};
-}
-TensorMask operator!=(const TensorScore& a, const TensorScore& b) {
-  return {a.pairs.ne(b.pairs)};
 }
 #define ATTENTIVE_TENSOR_FUNCTION(function)    \
   TensorScore function(const TensorScore& a) { \

@@ -17,6 +17,8 @@
   FUNCTION(sin)                             \
   FUNCTION(cos)
 
+#define ATTENTIVE_COMPARISONS(COMPARE) COMPARE(<) COMPARE(<=) COMPARE(>) COMPARE(>=) COMPARE(==) COMPARE(!=)
+
 namespace attentive {
 
 namespace detail {

@@ -76,6 +76,10 @@ struct LogitSums {
   float total, by_distance;
 };
 
+/// The type of a product of few rows with many of another type.
+template <class T>
+using OfFewRows = void(const Matrix<const float>& few, const Matrix<const T>& many, const Matrix<float>& out);
+
 struct RowFunctions {
   /// Takes scale and softcap of the scores of columns [lo, hi), padded to whole vectors. `slopes` receives
   /// the derivatives by the raw scores; it may be null.
@@ -96,16 +100,9 @@ struct RowFunctions {
                      int64_t count);
 
   /// scores = q * k^T for few queries and many keys.
-  Overloaded<void(const Matrix<const float>& q, const Matrix<const float>& k, const Matrix<float>& scores),
-             void(const Matrix<const float>& q, const Matrix<const bf16_t>& k, const Matrix<float>& scores),
-             void(const Matrix<const float>& q, const Matrix<const f16_t>& k, const Matrix<float>& scores)>
-      few_scores;
+  Overloaded<OfFewRows<float>, OfFewRows<bf16_t>, OfFewRows<f16_t>> few_scores;
   /// out += weights * v for few rows of weights.
-  Overloaded<void(const Matrix<const float>& weights, const Matrix<const float>& v, const Matrix<float>& out),
-             void(const Matrix<const float>& weights, const Matrix<const bf16_t>& v,
-                  const Matrix<float>& out),
-             void(const Matrix<const float>& weights, const Matrix<const f16_t>& v, const Matrix<float>& out)>
-      few_outputs;
+  Overloaded<OfFewRows<float>, OfFewRows<bf16_t>, OfFewRows<f16_t>> few_outputs;
 };
 
 inline const RowFunctions& rows_code() {

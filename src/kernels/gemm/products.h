@@ -18,7 +18,15 @@ struct Reach {
   int64_t inner_of_column = kAll;
 };
 
-/// Filled in by native_cpu/simd_<set>.cpp, through native_cpu/tables.h.
+template <class From, class To>
+using Transpose = void(const Matrix<const From>& from, const Matrix<To>& to);
+template <class Result, class From, class To>
+using Pack = Result(const Matrix<const From>& from, const Rhs<To>& to);
+template <class Left, class Right>
+using Product = void(const Matrix<const Left>& left, const Matrix<const Right>& right,
+                     const Matrix<float>& out);
+
+/// Filled in for each instruction set by native_cpu/tables.h.
 struct ProductFunctions {
   /// out = lhs * rhs, or out += lhs * rhs. The function for bfloat16 sums in float32; it is null if the
   /// instruction set has no such product.
@@ -32,42 +40,27 @@ struct ProductFunctions {
                          const Matrix<float>& out, const Reach& reach);
 
   /// to(c, r) = from(r, c)
-  Overloaded<void(const Matrix<const float>& from, const Matrix<float>& to),
-             void(const Matrix<const bf16_t>& from, const Matrix<bf16_t>& to),
-             void(const Matrix<const bf16_t>& from, const Matrix<float>& to),
-             void(const Matrix<const f16_t>& from, const Matrix<float>& to),
-             void(const Matrix<const float>& from, const Matrix<bf16_t>& to),
-             void(const Matrix<const float>& from, const Matrix<f16_t>& to)>
+  Overloaded<Transpose<float, float>, Transpose<bf16_t, bf16_t>, Transpose<bf16_t, float>,
+             Transpose<f16_t, float>, Transpose<float, bf16_t>, Transpose<float, f16_t>>
       transpose;
   /// Transposes into an rhs. If its number of rows is odd, the last pair is completed by zeros.
-  Overloaded<void(const Matrix<const float>& from, const Rhs<float>& to),
-             void(const Matrix<const bf16_t>& from, const Rhs<float>& to),
-             void(const Matrix<const f16_t>& from, const Rhs<float>& to),
-             void(const Matrix<const bf16_t>& from, const Rhs<bf16_t>& to)>
+  Overloaded<Pack<void, float, float>, Pack<void, bf16_t, float>, Pack<void, f16_t, float>,
+             Pack<void, bf16_t, bf16_t>>
       pack_transposed;
   /// Copies rows to an rhs and returns whether every number is finite. If the number of rows is odd, the last
   /// pair is completed by zeros.
-  Overloaded<bool(const Matrix<const float>& from, const Rhs<float>& to),
-             bool(const Matrix<const bf16_t>& from, const Rhs<float>& to),
-             bool(const Matrix<const f16_t>& from, const Rhs<float>& to),
-             bool(const Matrix<const bf16_t>& from, const Rhs<bf16_t>& to)>
+  Overloaded<Pack<bool, float, float>, Pack<bool, bf16_t, float>, Pack<bool, f16_t, float>,
+             Pack<bool, bf16_t, bf16_t>>
       pack_rows;
 
   /// out = x * weight^T for a few rows of x and a weight (outputs, features) that is not in the cache. Both
   /// are contiguous. The function for x in bfloat16 multiplies pairs of numbers; it is null if the
   /// instruction set has no such product.
-  Overloaded<void(const Matrix<const float>& x, const Matrix<const float>& weight, const Matrix<float>& out),
-             void(const Matrix<const float>& x, const Matrix<const bf16_t>& weight, const Matrix<float>& out),
-             void(const Matrix<const float>& x, const Matrix<const f16_t>& weight, const Matrix<float>& out),
-             void(const Matrix<const bf16_t>& x, const Matrix<const bf16_t>& weight,
-                  const Matrix<float>& out)>
+  Overloaded<Product<float, float>, Product<float, bf16_t>, Product<float, f16_t>, Product<bf16_t, bf16_t>>
       multiply_few_rows;
   /// out = weight * x for the same weight, and x (features, rows), the transposed rows. The rows of x and of
   /// out (outputs, rows) are whole vectors.
-  Overloaded<void(const Matrix<const float>& weight, const Matrix<const float>& x, const Matrix<float>& out),
-             void(const Matrix<const bf16_t>& weight, const Matrix<const float>& x, const Matrix<float>& out),
-             void(const Matrix<const f16_t>& weight, const Matrix<const float>& x, const Matrix<float>& out)>
-      multiply_across;
+  Overloaded<Product<float, float>, Product<bf16_t, float>, Product<f16_t, float>> multiply_across;
 };
 
 inline const ProductFunctions& products() {

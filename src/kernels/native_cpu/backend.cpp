@@ -3,194 +3,170 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <optional>
 #include <utility>
 
-#include <ATen/core/ivalue.h>
-#include <torch/csrc/autograd/custom_function.h>
-#include <torch/csrc/autograd/function.h>
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/zeros.h>
 
-#include "core/check.h"
-#include "kernels/native_backward.h"
-#include "kernels/reference/backend.h"
+#include "core/memory.h"
+#include "kernels/attention/own_functions.h"
+#include "kernels/attention/passes.h"
+#include "kernels/native_cpu/term_gradients.h"
+#include "kernels/simd/threads.h"
 
 namespace attentive::kernels::native_cpu {
 namespace {
 
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
+using attentive::detail::BlockClasses;
 
-// The tensors that autograd saves for the backward pass.
-struct SavedTensors {
-  CallTensors of_call;
-  at::Tensor output, statistics;
-  at::Tensor bias;                  // as the caller gave it; undefined unless it requires a gradient
-  std::vector<at::Tensor> learned;  // likewise: the captured tensors that require one
-
-  template <class Visit>
-  void for_each(const Visit& visit) {
-    of_call.for_each(visit);
-    for (auto* tensor : {&output, &statistics, &bias}) visit(*tensor);
-    for (auto& tensor : learned) visit(tensor);
-  }
-};
-
-// What the forward pass keeps besides.
-struct Kept : torch::CustomClassHolder {
-  Problem options;              // without tensors
-  Call call;                    // likewise
-  SavedTensors slots;           // without tensors after the forward pass
-  std::vector<size_t> learned;  // the indices of the captured tensors that autograd differentiates
-  VersionWatch changes;         // detects changes of the output
-  // Weights that were returned, which the backward pass reads if the caller still has them unchanged. Those
-  // of a half type are rounded, so it does not.
-  c10::weak_intrusive_ptr<c10::TensorImpl> weights{c10::intrusive_ptr<c10::TensorImpl>()};
-  VersionWatch weight_changes;
-
-  void remember_weights(const at::Tensor& returned) {
-    if (returned.scalar_type() != at::kFloat) return;
-    weights = c10::weak_intrusive_ptr<c10::TensorImpl>(returned.getIntrusivePtr());
-    weight_changes.watch(returned);
-  }
-  at::Tensor unchanged_weights() const {
-    auto still = weights.lock();
-    return still && !weight_changes.any() ? at::Tensor(std::move(still)) : at::Tensor();
-  }
-};
-
-class NativeAttention : public torch::autograd::Function<NativeAttention> {
- public:
-  // All tensors here are inputs so that autograd computes their gradients; the kernel reads their numbers from
-  // the slots of `kept`. The results are the output, the logsumexp, and the weights if the options ask for
-  // them.
-  static variable_list forward(AutogradContext* context, const at::Tensor& /*q*/, const at::Tensor& /*k*/,
-                               const at::Tensor& /*v*/, const std::optional<at::Tensor>& sinks,
-                               const std::optional<at::Tensor>& bias, const std::optional<at::Tensor>& slopes,
-                               const at::TensorList& learned, const c10::intrusive_ptr<Kept>& kept) {
-    auto& slots = kept->slots;
-    auto computed = compute(kept->call, slots.of_call,
-                            {.logsumexp = true, .statistics = true, .weights = kept->options.weights});
-    variable_list results{computed.output, computed.logsumexp};
-    if (computed.weights.defined()) {
-      results.push_back(computed.weights);
-      kept->remember_weights(results.back());
-    }
-    kept->changes.watch(computed.output);
-    slots.output = computed.output.variable_data();
-    slots.statistics = std::move(computed.statistics);
-    slots.bias = bias.value_or(at::Tensor());
-    slots.learned = learned.vec();
-    context->save_for_backward(save(slots));
-    context->set_materialize_grads(false);  // zeros of the weights' size would cost O(L S) memory
-    context->saved_data["kept"] = c10::IValue::make_capsule(kept);
-    // For their place in the graph, even if their numbers change.
-    context->saved_data["sinks"] = sinks;
-    context->saved_data["slopes"] = slopes;
-    return results;
-  }
-
-  static variable_list backward(AutogradContext* context, const variable_list& incoming) {
-    Saved saved(context);
-    if (std::none_of(incoming.begin(), incoming.end(), [](const auto& x) { return x.defined(); }))
-      return gradients_of_inputs(saved, {});
-    const AttentionResult of_results{incoming[0], incoming.size() > 2 ? incoming[2] : at::Tensor(),
-                                     incoming[1]};
-    return gradients_of_inputs(saved, at::GradMode::is_enabled() ? with_graph(saved, of_results)
-                                                                 : by_kernel(context, saved, of_results));
-  }
-
- private:
-  struct Saved : SavedTensors {
-    explicit Saved(AutogradContext* context)
-        : kept(c10::static_intrusive_pointer_cast<Kept>(context->saved_data["kept"].toCapsule())),
-          call(kept->call),
-          sinks(context->saved_data["sinks"].toOptional<at::Tensor>().value_or(at::Tensor())),
-          slopes(context->saved_data["slopes"].toOptional<at::Tensor>().value_or(at::Tensor())) {
-      static_cast<SavedTensors&>(*this) = kept->slots;
-      load(*this, context->get_saved_variables());
-      point_to(call, of_call);
-    }
-
-    c10::intrusive_ptr<Kept> kept;
-    Call call;
-    at::Tensor sinks, slopes;  // as the caller gave them
-  };
-
-  // One gradient for each argument of `forward` after the context.
-  static variable_list gradients_of_inputs(const Saved& saved, const Gradients& found) {
-    variable_list result{found.q, found.k, found.v, found.sinks, found.bias, found.alibi_slopes};
-    for (size_t n = 0; n < saved.learned.size(); ++n) {
-      const bool any = !found.captured.empty();
-      result.push_back(any ? found.captured[saved.kept->learned[n]].to(saved.learned[n].scalar_type())
-                           : at::Tensor());
-    }
-    result.emplace_back();  // of `kept`
-    return result;
-  }
-
-  // A small tensor that the definition reads again: the caller's, if autograd needs its place in the graph,
-  // which must still have the numbers of the forward pass.
-  static at::Tensor unchanged(const char* name, const at::Tensor& given, const at::Tensor& copy) {
-    if (!requires_gradient(given)) return copy;
-    TORCH_CHECK(given.detach().to(at::kFloat).expand_as(copy).allclose(copy, 0, 0, /*equal_nan=*/true),
-                "attention: ", name,
-                " were changed in place after the forward pass; under create_graph, the backward pass reads "
-                "them again");
-    return given;
-  }
-
-  // Under create_graph: the kernel records no graph, so the definition computes these gradients.
-  static Gradients with_graph(const Saved& saved, const AttentionResult& incoming) {
-    const auto& in = saved.of_call;
-    Problem problem = saved.kept->options;
-    problem.q = in.q;
-    problem.k = in.k;
-    problem.v = in.v;
-    problem.keep = in.keep;
-    problem.bias = requires_gradient(saved.bias) ? saved.bias : in.bias;
-    problem.alibi_slopes = unchanged("alibi_slopes", saved.slopes, in.slopes);
-    problem.key_lengths = in.lengths;
-    problem.sinks = unchanged("sinks", saved.sinks, in.sinks);
-    // Tensors that do not learn are read as they were in the forward pass.
-    for (const auto& input : in.captured) problem.captured.emplace_back(input.owner.get(), input.numbers);
-    for (size_t n = 0; n < saved.learned.size(); ++n)
-      problem.captured[saved.kept->learned[n]].second = saved.learned[n];
-    return reference::gradients_with_graph(problem, incoming);
-  }
-
-  static Gradients by_kernel(AutogradContext* context, const Saved& saved,
-                             const AttentionResult& of_results) {
-    const auto& in = saved.of_call;
-    Computed out{saved.output, {}, saved.statistics};
-    if (saved.kept->changes.any()) out.output = compute(saved.call, in, {.statistics = true}).output;
-    const auto incoming = incoming_of(of_results, out.output, saved.kept->options.weights);
-    if (incoming.weights.defined()) out.weights = saved.kept->unchanged_weights();
-    Wanted wanted;
-    // needs_input_grad indexes only the defined inputs; the first three are q, k and v.
-    const auto needs = [&, input = size_t{3}](const at::Tensor& x) mutable {
-      return x.defined() && context->needs_input_grad(input++);
-    };
-    wanted.sinks = needs(saved.sinks);
-    if (needs(saved.bias)) wanted.want_bias(saved.bias, in.q.scalar_type());
-    if (needs(saved.slopes)) wanted.slopes = saved.slopes.sizes();
-    wanted.captured = !saved.learned.empty();
-    return compute_gradients(saved.call, in, out, incoming, wanted);
-  }
-};
-
-// The captured tensors that autograd differentiates, as indices: those of the score.
-std::vector<size_t> learned_captures(const Problem& problem) {
-  std::vector<size_t> result;
-  if (!problem.score) return result;
-  const auto& of_score = problem.score.function()->captured();
-  for (size_t n = 0; n < of_score.size(); ++n) {
-    if (!of_score[n]->indices && requires_gradient(of_score[n]->tensor)) result.push_back(n);
-  }
-  return result;
+// Allocates (B, H, L, D) in the memory layout (B, L, H, D), so that merging the heads afterwards is a view.
+// The tensor is not itself a view, because autograd would forbid changing a view in place.
+at::Tensor heads_inside(const at::Tensor& like, int64_t heads, int64_t rows, int64_t dim) {
+  return in_large_pages(at::empty_strided({like.size(0), heads, rows, dim},
+                                          {rows * heads * dim, dim, heads * dim, 1}, like.options()));
 }
 
-std::optional<at::Tensor> if_differentiable(const at::Tensor& x) {
-  return requires_gradient(x) ? std::optional(x) : std::nullopt;
+// Allocates a gradient with the strides of its tensor if that has no gaps, so that a leaf can keep it without
+// a copy.
+at::Tensor gradient_of(const at::Tensor& x) {
+  const auto gradient = at::empty_like(x);
+  return gradient.stride(3) == 1 || x.size(3) == 1 ? in_large_pages(gradient)
+                                                   : heads_inside(x, x.size(1), x.size(2), x.size(3));
+}
+
+// Whether the pass for few queries is faster, which reads K and V once, in parts that threads share. From
+// nine queries on, the tiled pass is faster unless there are many keys or several query heads share them.
+bool has_few_queries(const Call& call) {
+  const bool few = call.L <= 8 || (call.L <= 16 && (call.group > 1 || call.S > 1024));
+  return few && call.L * call.group <= 64;
+}
+
+cpu::RowStatistics row_statistics(const at::Tensor& x, int64_t first_query) {
+  if (!x.defined()) return {};
+  auto* maxima = x.mutable_data_ptr<float>();
+  return {maxima + first_query, maxima + x.stride(0) + first_query};
+}
+
+// A tensor's rows from `first` on, contiguous, as the kernel reads and writes them.
+template <class T>
+Strided<const T> read(const at::Tensor& x, int64_t first = 0) {
+  return Strided<const T>{static_cast<const T*>(x.const_data_ptr()), x.stride(0), x.stride(1), x.stride(2)}
+      .from_row(first);
+}
+template <class T>
+Strided<T> write(const at::Tensor& x, int64_t first = 0) {
+  return written_rows<T>(x).from_row(first);
+}
+
+// A tensor (B, H, L, S) of any strides; an undefined one has no data.
+template <class T>
+Strided<const T> read_pairs(const at::Tensor& x) {
+  if (!x.defined()) return {};
+  auto view = read<T>(x);
+  view.col = x.stride(3);
+  return view;
+}
+
+template <class T>
+const T* read_data(const at::Tensor& x) {
+  return x.defined() ? static_cast<const T*>(x.const_data_ptr()) : nullptr;
+}
+
+// The n-th number of an array that may be absent.
+template <class T>
+T* from(T* data, int64_t n) {
+  return data ? data + n : nullptr;
+}
+
+at::Tensor fresh_weights(const Call& call, const CallTensors& in) {
+  return in_large_pages(at::empty({call.B, call.H, call.L, call.S}, in.q.options()));
+}
+
+// Whether the backward pass reads the weights instead of computing them again. Softcaps and scores of the
+// program need the scores, and dropout the weights before it; classes of tiles save more than reading does.
+bool reads_weights(const Call& call, const Incoming& incoming) {
+  return incoming.weights.defined() && call.element == Element::Float32 && !call.softcap && !call.own.score &&
+         !call.own.blocks && !(call.dropout && incoming.of_dropped);
+}
+
+// The weights that have an incoming gradient, as the backward pass reads them: those of the forward pass, or
+// computed again. Undefined for a half type, whose weights are rounded.
+at::Tensor weights_to_read(const Call& call, const CallTensors& in, const Computed& out,
+                           const Incoming& incoming) {
+  if (!incoming.weights.defined() || call.element != Element::Float32) return {};
+  if (out.weights.defined()) return out.weights;
+  auto weights = fresh_weights(call, in);
+  cpu::weights(call, cpu::WeightsTensors<float>{read<float>(in.q), read<float>(in.k),
+                                                weights.mutable_data_ptr<float>(), incoming.of_dropped});
+  return weights;
+}
+
+// The dot products of the rows of weights with their incoming gradients, (B, H, L).
+at::Tensor weight_dots(const Call& call, const CallTensors& in, const at::Tensor& weights,
+                       const Incoming& incoming) {
+  if (!incoming.weights.defined()) return {};
+  const auto dots = at::empty({call.B, call.H, call.L}, in.q.options().dtype(at::kFloat));
+  cpu::for_element(call.element, [&](auto number) {
+    using T = decltype(number);
+    cpu::weight_dots(call,
+                     cpu::WeightDotsTensors<T>{read<T>(in.q), read<T>(in.k), read_pairs<T>(incoming.weights),
+                                               dots.mutable_data_ptr<float>(), incoming.of_dropped,
+                                               read_data<float>(weights)});
+  });
+  return dots;
+}
+
+Strided<const uint8_t> classes_of_tiles(const CallTensors& tensors, size_t n) {
+  if (n >= tensors.blocks.size() || !tensors.blocks[n]) return {};
+  const auto& blocks = *tensors.blocks[n];
+  const auto& classes = blocks.classes;
+  return {classes.const_data_ptr<uint8_t>(), blocks.batch == 1 ? 0 : classes.stride(0),
+          blocks.heads == 1 ? 0 : classes.stride(1), classes.stride(2)};
+}
+
+// Calls run(call, place) for a call, or for each sequence of a packed one: for a sequence that would keep a
+// thread busy longer than the others by all threads, then for the others beside each other. Neither changes
+// the results. `in_order`: the sequences add to the same sums, one after the other.
+template <class Run>
+void for_each_sequence(const Call& call, const CallTensors& tensors, bool in_order, const Run& run) {
+  if (!call.sequences) return run(call, Sequence{});
+  const auto pairs_of = [&](int64_t n) { return call.sequences[n].queries * call.sequences[n].keys; };
+  const auto run_one = [&](int64_t n) {
+    Call one = call.of_sequence(call.sequences[n], n);
+    one.own.blocks = classes_of_tiles(tensors, static_cast<size_t>(n));
+    run(one, call.sequences[n]);
+  };
+  int64_t pairs = 0;
+  for (int64_t n = 0; n < call.sequence_count; ++n) pairs += pairs_of(n);
+  const int64_t threads = at::get_num_threads();
+  const auto alone = [&](int64_t n) { return in_order || pairs_of(n) * threads > pairs; };
+  for (int64_t n = 0; n < call.sequence_count; ++n) {
+    if (alone(n)) run_one(n);
+  }
+  const bool parallel = pairs * call.H * (call.D + call.Dv) > (int64_t{1} << 18);
+  cpu::for_each_item(call.sequence_count, parallel, [&](int64_t n) {
+    if (!alone(n)) run_one(n);
+  });
+}
+
+template <class T>
+void forward(const Call& call, const cpu::ForwardTensors<T>& tensors) {
+  if (call.L == 0) return;
+  if (call.S == 0) return cpu::rows_without_keys(call, tensors);
+  const bool few = has_few_queries(call) && !tensors.statistics.maximum;
+  few ? cpu::few_queries(call, tensors) : cpu::forward(call, tensors);
+}
+
+template <class T>
+void backward(const Call& call, const cpu::BackwardTensors<T>& tensors, bool weighed) {
+  if (call.L == 0 || call.S == 0) return cpu::gradients_without_pairs(call, tensors);
+  if constexpr (std::is_same_v<T, float>) {
+    if (weighed) return cpu::weighed_backward(call, tensors);
+  }
+  cpu::backward(call, tensors);
 }
 
 // Whether float32 can represent the factor, its inverse and products with it.
@@ -222,34 +198,157 @@ Verdict verdict(const Problem& problem) {
   return {};
 }
 
+std::shared_ptr<const BlockClasses> blocks_of(const Problem& problem) {
+  constexpr int64_t kWorthClasses = 2 * BlockClasses::kSize;
+  const bool worth = problem.mask && problem.queries() >= kWorthClasses && problem.keys() >= kWorthClasses;
+  return worth && !problem.blocks ? classify(problem) : problem.blocks;
+}
+
+std::shared_ptr<const BlockClasses> classify(const Problem& problem) {
+  const auto& mask = *problem.mask.function();
+  auto result = std::make_shared<BlockClasses>();
+  result->batch = mask.by_batch() ? problem.batch() : 1;
+  result->heads = mask.by_head() ? problem.heads() : 1;
+  result->queries = problem.queries();
+  result->keys = problem.keys();
+  for (const auto& captured : mask.captured()) {
+    if (!captured->tensor.is_inference()) result->versions.push_back(captured->tensor._version());
+  }
+  const auto blocks = [](int64_t n) { return cpu::round_up(n, BlockClasses::kSize) / BlockClasses::kSize; };
+  result->classes =
+      at::empty({result->batch, result->heads, blocks(result->queries), blocks(result->keys)}, at::kByte);
+
+  CallTensors tensors;
+  tensors.captured = captured_inputs(problem);
+  Call call;
+  static_cast<Places&>(call) = problem;
+  call.B = result->batch;
+  call.H = call.Hkv = result->heads;
+  call.L = result->queries;
+  call.S = result->keys;
+  call.band = problem.band;
+  call.own.mask = cpu::function_here(mask);
+  point_to(call, tensors);
+  cpu::classify_blocks(call, mask, result->classes.mutable_data_ptr<uint8_t>());
+  return result;
+}
+
+at::Tensor with_unit_stride(const at::Tensor& x) {
+  return x.stride(-1) == 1 || x.size(-1) == 1 ? x : x.contiguous();
+}
+
+PreparedCall::PreparedCall(const Problem& problem, uint64_t dropout_key, bool for_backward)
+    : tensors(mask_tensors_of(problem, Biases::HalfTypes, for_backward)),
+      call(call_of(problem, dropout_key)) {
+  tensors.q = with_unit_stride(problem.q);
+  tensors.k = with_unit_stride(problem.k);
+  tensors.v = with_unit_stride(problem.v);
+  if (problem.score || problem.mask) tensors.captured = captured_inputs(problem);
+  if (problem.score) call.own.score = cpu::function_here(*problem.score.function());
+  if (problem.mask) {
+    call.own.mask = cpu::function_here(*problem.mask.function());
+    if (problem.sequences) {
+      for (size_t n = 0; n < problem.sequences->size(); ++n)
+        tensors.blocks.push_back(blocks_of(sequence_of(problem, n)));
+    } else {
+      tensors.blocks.push_back(blocks_of(problem));
+      call.own.blocks = classes_of_tiles(tensors, 0);
+    }
+  }
+  point_to(call, tensors);
+}
+
+Computed compute(const Call& call, const CallTensors& in, const Results& wanted, const at::Tensor& output) {
+  const auto floats = in.q.options().dtype(at::kFloat);
+  Computed out{output.defined() ? output : heads_inside(in.q, call.H, call.L, call.Dv), {}, {}};
+  if (wanted.logsumexp) out.logsumexp = at::empty({call.B, call.H, call.L}, floats);
+  if (wanted.statistics) out.statistics = at::empty({2, call.B, call.H, call.L}, floats);
+  if (wanted.weights != Weights::None) out.weights = fresh_weights(call, in);
+  cpu::for_element(call.element, [&](auto number) {
+    using T = decltype(number);
+    for_each_sequence(call, in, /*in_order=*/false, [&](const Call& one, const Sequence& place) {
+      const int64_t query = place.first_query, key = place.first_key;
+      forward<T>(one, {.q = read<T>(in.q, query),
+                       .k = read<T>(in.k, key),
+                       .v = read<T>(in.v, key),
+                       .output = write<T>(out.output, query),
+                       .logsumexp = from(written_data<float>(out.logsumexp), query),
+                       .statistics = row_statistics(out.statistics, query),
+                       .weights = written_data<T>(out.weights),
+                       .dropped = wanted.weights == Weights::Dropped});
+    });
+  });
+  return out;
+}
+
+Incoming incoming_of(const AttentionResult& gradients, const at::Tensor& output, Weights weights) {
+  Incoming incoming;
+  incoming.output = gradients.output.defined()
+                        ? with_unit_stride(gradients.output.to(output.scalar_type()).resolve_neg())
+                        : at::zeros({1}, output.options()).expand(output.sizes()).contiguous();
+  if (gradients.logsumexp.defined())
+    incoming.logsumexp = gradients.logsumexp.to(at::kFloat).resolve_neg().contiguous();
+  if (gradients.weights.defined()) {
+    incoming.weights = gradients.weights.to(output.scalar_type()).resolve_neg();
+    incoming.of_dropped = weights == Weights::Dropped;
+  }
+  return incoming;
+}
+
+Gradients compute_gradients(const Call& call, const CallTensors& in, const Computed& out,
+                            const Incoming& incoming, const Wanted& wanted) {
+  const TermGradients terms(call, wanted, in.q.options().dtype(at::kFloat));
+  const CapturedGradients captured(call, wanted.captured ? &in : nullptr);
+  Gradients result{gradient_of(in.q), gradient_of(in.k), gradient_of(in.v), {}, {}, {}};
+  const bool weighed = reads_weights(call, incoming);
+  const auto weights = weights_to_read(call, in, out, incoming);
+  const auto dots = weighed ? at::Tensor() : weight_dots(call, in, weights, incoming);
+  cpu::for_element(call.element, [&](auto number) {
+    using T = decltype(number);
+    for_each_sequence(call, in, /*in_order=*/wanted.captured, [&](const Call& one, const Sequence& place) {
+      const int64_t query = place.first_query, key = place.first_key;
+      auto logits = terms.logits<T>();
+      logits.slopes = from(logits.slopes, key);
+      backward<T>(one,
+                  {.q = read<T>(in.q, query),
+                   .k = read<T>(in.k, key),
+                   .v = read<T>(in.v, key),
+                   .output = read<T>(out.output, query),
+                   .grad_output = read<T>(incoming.output, query),
+                   .statistics = row_statistics(out.statistics, query),
+                   .grad_logsumexp = from(read_data<float>(incoming.logsumexp), query),
+                   .grad_q = write<T>(result.q, query),
+                   .grad_k = write<T>(result.k, key),
+                   .grad_v = write<T>(result.v, key),
+                   .sink_terms = from(terms.sinks(), query),
+                   .logits = logits,
+                   .grad_weights = read_pairs<T>(incoming.weights),
+                   .of_dropped = incoming.of_dropped,
+                   .weight_dots = read_data<float>(dots),
+                   .weights = read_data<float>(weights),
+                   .captured_lanes = captured.lanes()},
+                  weighed);
+    });
+  });
+  terms.finish(result);
+  result.captured = captured.finish();
+  return result;
+}
+
 AttentionResult run(const Problem& given) {
   Problem problem = given;
   // Without softmax, the gradients of a row's logits do not add up to that of the logsumexp, so that each pair
   // of a bias needs one.
   if (!problem.normalise && problem.bias.defined() && problem.bias.size(3) == 1)
     problem.bias = problem.bias.expand({-1, -1, -1, problem.keys()});
-  auto learned_indices = learned_captures(problem);
-  const bool differentiated = requires_gradient(problem) || !learned_indices.empty();
+  auto learned = learned_captures(problem);
+  const bool differentiated = requires_gradient(problem) || !learned.empty();
   PreparedCall prepared(problem, /*dropout_key=*/0, differentiated);
   problem.dropout_key = prepared.call.dropout_key = dropout_key_of(problem);
-  if (!differentiated) {
-    auto computed = compute(prepared.call, prepared.tensors,
-                            {.logsumexp = problem.logsumexp, .weights = problem.weights});
-    return {std::move(computed.output), std::move(computed.weights), std::move(computed.logsumexp)};
-  }
-  const auto kept = c10::make_intrusive<Kept>();
-  kept->options = without_tensors(problem);
-  kept->call = prepared.call;
-  kept->slots.of_call = std::move(prepared.tensors);
-  kept->learned = std::move(learned_indices);
-  const auto& in = kept->slots.of_call;
-  std::vector<at::Tensor> learned;
-  for (const size_t n : kept->learned) learned.push_back(in.captured[n].owner->tensor);
-  const auto outputs = NativeAttention::apply(
-      in.q, in.k, in.v, if_differentiable(problem.sinks), if_differentiable(problem.bias),
-      if_differentiable(problem.alibi_slopes), at::TensorList(learned), kept);
-  return {outputs[0], problem.weights != Weights::None ? outputs[2] : at::Tensor(),
-          problem.logsumexp ? outputs[1] : at::Tensor()};
+  if (differentiated) return run_with_autograd(problem, std::move(prepared), std::move(learned));
+  auto computed =
+      compute(prepared.call, prepared.tensors, {.logsumexp = problem.logsumexp, .weights = problem.weights});
+  return {std::move(computed.output), std::move(computed.weights), std::move(computed.logsumexp)};
 }
 
 }  // namespace attentive::kernels::native_cpu

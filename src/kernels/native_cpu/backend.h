@@ -4,6 +4,7 @@
 // recomputed weights in the backward pass. Memory: O(T).
 
 #include <memory>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -36,6 +37,13 @@ struct PreparedCall {
   CallTensors tensors;  ///< what `call` points to
   Call call;
 };
+
+/// The captured tensors that autograd differentiates, as indices: those of the score.
+std::vector<size_t> learned_captures(const Problem& problem);
+
+/// Computes a problem as a node of autograd's graph. Its backward pass reads what the kernel computed, or under
+/// create_graph the definition.
+AttentionResult run_with_autograd(const Problem& problem, PreparedCall prepared, std::vector<size_t> learned);
 
 struct Computed {
   at::Tensor output, logsumexp;

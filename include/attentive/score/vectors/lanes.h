@@ -219,36 +219,14 @@ inline A operator+(const A& a) {
   return a;
 }
 
-template <class A, class B>
-requires NumberOperands<A, B>
-inline LaneMask operator<(const A& a, const B& b) {
-  return mask_of(vec(value(a)) < vec(value(b)));
-}
-template <class A, class B>
-requires NumberOperands<A, B>
-inline LaneMask operator<=(const A& a, const B& b) {
-  return mask_of(vec(value(a)) <= vec(value(b)));
-}
-template <class A, class B>
-requires NumberOperands<A, B>
-inline LaneMask operator>(const A& a, const B& b) {
-  return mask_of(vec(value(a)) > vec(value(b)));
-}
-template <class A, class B>
-requires NumberOperands<A, B>
-inline LaneMask operator>=(const A& a, const B& b) {
-  return mask_of(vec(value(a)) >= vec(value(b)));
-}
-template <class A, class B>
-requires NumberOperands<A, B>
-inline LaneMask operator==(const A& a, const B& b) {
-  return mask_of(vec(value(a)) == vec(value(b)));
-}
-template <class A, class B>
-requires NumberOperands<A, B>
-inline LaneMask operator!=(const A& a, const B& b) {
-  return mask_of(vec(value(a)) != vec(value(b)));
-}
+#define ATTENTIVE_COMPARE(OP)                           \
+  template <class A, class B>                           \
+  requires NumberOperands<A, B>                         \
+  inline LaneMask operator OP(const A& a, const B& b) { \
+    return mask_of(vec(value(a)) OP vec(value(b)));     \
+  }
+ATTENTIVE_COMPARISONS(ATTENTIVE_COMPARE)
+#undef ATTENTIVE_COMPARE
 
 // Each function of one number: its value, and with a derivative, which is PyTorch's where the function has a
 // corner.

@@ -49,28 +49,23 @@ template <bool kDual>
 inline constexpr bool kIsIndex<Varying<kDual>> = true;
 
 /// The properties of an index type that the templates below ask for; an integer is an index, too.
+template <bool kUniformIndex, int kStep, bool kDualIndex = false>
+struct IndexKind {
+  static constexpr bool dual = kDualIndex, uniform = kUniformIndex, ascending = kStep > 0,
+                        descending = kStep < 0;
+};
 template <class T>
-struct IndexTraits {
-  static constexpr bool uniform = true, ascending = false, descending = false;
-};
-template <bool kDualIndex>
-struct IndexTraits<Uniform<kDualIndex>> {
-  static constexpr bool dual = kDualIndex, uniform = true, ascending = false, descending = false;
-};
-template <bool kDualIndex>
-struct IndexTraits<Length<kDualIndex>> : IndexTraits<Uniform<kDualIndex>> {};
-template <bool kDualIndex>
-struct IndexTraits<Ascending<kDualIndex>> {
-  static constexpr bool dual = kDualIndex, uniform = false, ascending = true, descending = false;
-};
-template <bool kDualIndex>
-struct IndexTraits<Descending<kDualIndex>> {
-  static constexpr bool dual = kDualIndex, uniform = false, ascending = false, descending = true;
-};
-template <bool kDualIndex>
-struct IndexTraits<Varying<kDualIndex>> {
-  static constexpr bool dual = kDualIndex, uniform = false, ascending = false, descending = false;
-};
+struct IndexTraits : IndexKind<true, 0> {};
+template <bool kDual>
+struct IndexTraits<Uniform<kDual>> : IndexKind<true, 0, kDual> {};
+template <bool kDual>
+struct IndexTraits<Length<kDual>> : IndexKind<true, 0, kDual> {};
+template <bool kDual>
+struct IndexTraits<Ascending<kDual>> : IndexKind<false, 1, kDual> {};
+template <bool kDual>
+struct IndexTraits<Descending<kDual>> : IndexKind<false, -1, kDual> {};
+template <bool kDual>
+struct IndexTraits<Varying<kDual>> : IndexKind<false, 0, kDual> {};
 
 template <class T>
 inline constexpr bool kUniform = IndexTraits<T>::uniform;
@@ -267,36 +262,14 @@ inline auto operator%(const A& a, const B& b) {
   }
 }
 
-template <class A, class B>
-requires IndexOperands<A, B>
-inline LaneMask operator<(const A& a, const B& b) {
-  return mask_of(ints(a) < ints(b));
-}
-template <class A, class B>
-requires IndexOperands<A, B>
-inline LaneMask operator<=(const A& a, const B& b) {
-  return mask_of(ints(a) <= ints(b));
-}
-template <class A, class B>
-requires IndexOperands<A, B>
-inline LaneMask operator>(const A& a, const B& b) {
-  return mask_of(ints(a) > ints(b));
-}
-template <class A, class B>
-requires IndexOperands<A, B>
-inline LaneMask operator>=(const A& a, const B& b) {
-  return mask_of(ints(a) >= ints(b));
-}
-template <class A, class B>
-requires IndexOperands<A, B>
-inline LaneMask operator==(const A& a, const B& b) {
-  return mask_of(ints(a) == ints(b));
-}
-template <class A, class B>
-requires IndexOperands<A, B>
-inline LaneMask operator!=(const A& a, const B& b) {
-  return mask_of(ints(a) != ints(b));
-}
+#define ATTENTIVE_COMPARE(OP)                           \
+  template <class A, class B>                           \
+  requires IndexOperands<A, B>                          \
+  inline LaneMask operator OP(const A& a, const B& b) { \
+    return mask_of(ints(a) OP ints(b));                 \
+  }
+ATTENTIVE_COMPARISONS(ATTENTIVE_COMPARE)
+#undef ATTENTIVE_COMPARE
 
 template <Index I>
 inline auto abs(const I& i) {
