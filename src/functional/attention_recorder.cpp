@@ -17,6 +17,7 @@
 #include "core/check.h"
 #include "core/kept_tensors.h"
 #include "functional/mask_check.h"
+#include "functional/problem_builder.h"
 #include "functional/recording.h"
 #include "kernels/problem.h"
 #include "kernels/reference/backend.h"
@@ -276,9 +277,7 @@ Problem problem_of_record(const RecordedAttention& call) {
   problem.key_lengths = call.key_lengths;
   problem.alibi_slopes = call.alibi_slopes;
   problem.sinks = call.sinks;
-  problem.scale = call.options.scale;
-  problem.band = kernels::band_of(call.options, problem.queries(), problem.keys());
-  problem.softcap = call.options.softcap;
+  take_options(call.options, problem);
   problem.score = call.score;
   problem.mask = call.mask_mod;
   problem.normalise = call.normalise == Normalise::Softmax;

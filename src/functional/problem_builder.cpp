@@ -292,6 +292,12 @@ void check_module_options(const char* caller, const AttentionOptions& options, i
                     context_length);
 }
 
+void take_options(const AttentionOptions& options, Problem& p) {
+  p.scale = options.scale;
+  p.softcap = options.softcap;
+  p.band = kernels::band_of(options, p.queries(), p.keys());
+}
+
 NormalizedCall normalize(const char* caller, const at::Tensor& given_q, const at::Tensor& given_k,
                          const at::Tensor& given_v, const AttentionOptions& options,
                          const AttentionExtras& extras) {
@@ -304,9 +310,7 @@ NormalizedCall normalize(const char* caller, const at::Tensor& given_q, const at
   p.q = as_rank_4(q);
   p.k = as_rank_4(k);
   p.v = as_rank_4(v);
-  p.scale = options.scale;
-  p.band = kernels::band_of(options, p.queries(), p.keys());
-  p.softcap = options.softcap;
+  take_options(options, p);
   p.dropout_p = options.dropout_p;
   p.dropout_stream =
       options.dropout_stream == DropoutStream::Any ? DropoutStreamGuard::current() : options.dropout_stream;

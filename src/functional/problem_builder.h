@@ -19,6 +19,9 @@ struct NormalizedCall {
 NormalizedCall normalize(const char* caller, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                          const AttentionOptions& options, const AttentionExtras& extras);
 
+/// Takes what the scores and their visibility depend on from checked options, for a problem with q and k.
+void take_options(const AttentionOptions& options, kernels::Problem& problem);
+
 /// Checks the options alone, so that a module can refuse them when it is built.
 void check_options(const char* caller, const AttentionOptions& options);
 

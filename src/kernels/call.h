@@ -123,8 +123,7 @@ struct Call : Places {
   int64_t group = 1;                   ///< query heads per key head
   Element element = Element::Float32;  ///< of q, k, v, the output and their gradients
   Band band = {};
-  float scale = 1.0f;
-  Softcap softcap = {};
+  ScoreRule rule = {};    ///< without ALiBi
   bool normalise = true;  ///< whether a softmax turns scores into weights
   bool dropout = false;
   uint64_t dropout_key = 0;
@@ -169,9 +168,9 @@ struct Call : Places {
   }
   /// The rule of a head's scores.
   ATTENTIVE_HOST_DEVICE ScoreRule rule_of(int64_t b, int64_t h) const {
-    const Alibi alibi{slopes ? *slopes.at(b, h) : 0.0f};
-    if (own.score.code) return {1.0f, {}, alibi};  // a score function has taken scale and softcap
-    return {scale, softcap, alibi};
+    ScoreRule result = own.score.code ? ScoreRule{} : rule;  // a score function has taken scale and cap
+    if (slopes) result.alibi.slope = *slopes.at(b, h);
+    return result;
   }
   /// Whether no mask hides key j from query i, but for the program's own.
   bool unmasked(int64_t b, int64_t h, int64_t i, int64_t j) const;

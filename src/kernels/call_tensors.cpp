@@ -190,8 +190,8 @@ Call call_of(const Problem& p, uint64_t dropout_key) {
   call.group = call.H / call.Hkv;
   call.element = element_of(p.q.scalar_type());
   call.band = p.band;
-  call.scale = static_cast<float>(p.scale.value_or(1.0 / std::sqrt(static_cast<double>(p.head_dim()))));
-  call.softcap.cap = static_cast<float>(p.softcap.value_or(0.0));
+  call.rule.scale = static_cast<float>(p.scale.value_or(1.0 / std::sqrt(static_cast<double>(p.head_dim()))));
+  call.rule.softcap.cap = static_cast<float>(p.softcap.value_or(0.0));
   call.normalise = p.normalise;
   if (p.has_dropout()) {
     call.dropout = true;

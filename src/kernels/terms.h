@@ -84,6 +84,11 @@ struct ScoreRule {
   Softcap softcap = {};
   Alibi alibi = {};
 
+  ATTENTIVE_HOST_DEVICE bool caps() const { return static_cast<bool>(softcap); }
+  /// The rule with the cap and the slope that are asked for.
+  ATTENTIVE_HOST_DEVICE ScoreRule with(bool cap, bool slope) const {
+    return {scale, cap ? softcap : Softcap{}, slope ? alibi : Alibi{}};
+  }
   /// Whether the rule is only a positive scale.
   ATTENTIVE_HOST_DEVICE bool plain() const { return !softcap && !alibi && scale > 0.0f; }
   /// The factor from the units in which a row's scores and maximum are kept to natural logits. They are kept
@@ -102,6 +107,11 @@ struct ScoreRule {
     if (has_bias) x = BiasTerm::apply(x, bias());
     if (alibi) x = alibi.apply<Math>(x, distance);
     return x;
+  }
+  /// The gradient of a scaled score, from that of its logit.
+  template <class Number>
+  ATTENTIVE_HOST_DEVICE Number through_cap(Number gradient, Number tanh) const {
+    return softcap ? gradient * Softcap::derivative(tanh) : gradient;
   }
 };
 

@@ -76,7 +76,7 @@ struct RecordedAttention {
   /// (B, L, S), of one query head; with grouped queries it uses the key head of that head's group.
   at::Tensor weights(int64_t head) const;
 
-  /// (B, H, L, S): the input of the softmax, after scale, softcap, score function, biases and ALiBi; -inf
+  /// (B, H, L, S): the input of the softmax, after every term of the call; -inf
   /// where a key is hidden. Linear attention: the products of features, 0 where a key is hidden.
   at::Tensor scores() const;
   at::Tensor scores(int64_t head) const;  ///< (B, L, S)

@@ -11,7 +11,7 @@ ATTENTIVE_SIMD_BEGIN
 struct GradientKind {
   bool half = false;   ///< weights and gradients are written as bfloat16
   bool drop = false;   ///< dropout
-  bool plain = false;  ///< no softcap, slope or bias
+  bool plain = false;  ///< no term but the scale
   /// Gradients of logits are written, weights have incoming ones, or scores are the program's own.
   bool logits = false;
   bool own = false;  ///< weights are the program's own scores, without any of these terms
@@ -66,7 +66,7 @@ inline void gradient_at(const GradientRow& row, int64_t c) {
   }
   if (softmax) gradient = weight * (gradient - load<Vec>(row.delta + c));
   Vec of_logit = gradient;
-  if (!kKind.plain && !kKind.own && row.rule.softcap) gradient = gradient * Softcap::derivative(capped);
+  if (!kKind.plain && !kKind.own) gradient = row.rule.through_cap(gradient, capped);
   if (kKind.own || (kKind.logits && row.slopes)) {
     gradient = gradient * load<Vec>(row.slopes + c);
   } else {

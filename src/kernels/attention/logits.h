@@ -21,7 +21,7 @@ struct VectorMath {
   static Vec magnitude(Vec x) { return ATTENTIVE_SIMD_NAMESPACE::magnitude(x); }
 };
 
-/// Converts raw scores to natural logits. `tanh` receives that of the softcap; it may be null.
+/// Converts raw scores to natural logits. `tanh` receives that of the cap; it may be null.
 template <class Bias>
 inline Vec logits(const ScoreRule& rule, Vec raw, Vec distance, const Bias* bias, int64_t n, Vec* tanh) {
   Vec unread = all(0.0f);

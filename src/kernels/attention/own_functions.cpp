@@ -55,7 +55,7 @@ namespace cpu {
 OwnRows::OwnRows(const Call& call, Along along) : call_(call), along_(along) {
   pairs_.set_lengths(call.whole_queries ? call.whole_queries : call.L,
                      call.whole_keys ? call.whole_keys : call.S);
-  pairs_.scale = call.scale;
+  pairs_.scale = call.rule.scale;
   pairs_.captured = call.own.captured;
 }
 
@@ -74,13 +74,13 @@ void OwnRows::run(const Pairs& strip, const detail::PairRange* ranges, detail::S
   place(strip);
   strip_.rows = along_keys ? strip.queries : strip.keys;
   strip_.ranges = ranges;
-  if (call_.softcap) {  // without a softcap, the function's row takes the scale itself
+  if (call_.rule.caps()) {  // without a cap, the function's row takes the scale itself
     pairs_.slopes_given = true;
     for (int64_t n = 0; n < strip_.rows; ++n) {
       const auto& [lo, hi] = ranges[n];
       if (lo >= hi) continue;
       float* const slopes = pairs_.slopes ? pairs_.slopes + n * strip_.slopes_stride : nullptr;
-      rows_code().cap(pairs_.scores + n * strip_.scores_stride, slopes, {call_.scale, call_.softcap}, lo, hi);
+      rows_code().cap(pairs_.scores + n * strip_.scores_stride, slopes, call_.rule, lo, hi);
     }
   }
   code(call_.own.score.object, strip_);

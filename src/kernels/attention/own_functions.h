@@ -23,7 +23,7 @@ class OwnRows {
   OwnRows(const OwnRows&) = delete;
   OwnRows& operator=(const OwnRows&) = delete;
 
-  /// Replaces the raw scores of a strip of queries by those of the score function, after scale and softcap.
+  /// Replaces the raw scores of a strip of queries by those of the score function, after scale and cap.
   /// `largest` receives the largest one of each query, or -inf; NaN counts as -inf; it may be null. Other
   /// columns of the vectors that hold a range become -inf; the scores are padded to whole vectors.
   void scores_of_queries(const Pairs& strip, const detail::PairRange* ranges, const Matrix<float>& scores,

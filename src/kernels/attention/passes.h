@@ -186,7 +186,7 @@ void gradients_without_pairs(const Call& call, const BackwardTensors<T>& to) {
 }
 
 /// Does so from weights that are there and have an incoming gradient, in tiles that are rows of them. It is
-/// for calls without a softcap, a score of the program or classes of tiles. The incoming gradient is that of
+/// for calls without a cap, a score of the program or classes of tiles. The incoming gradient is that of
 /// the weights before dropout.
 void weighed_backward(const Call& call, const BackwardTensors<float>& tensors);
 

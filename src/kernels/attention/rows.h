@@ -50,9 +50,9 @@ struct GradientRow {
   const float* maximum = nullptr;    ///< as in SoftmaxRow
   const float* log_total = nullptr;  ///< base 2; +inf for a query without keys
   const float* delta = nullptr;
-  const float* slopes = nullptr;  ///< derivatives of the scores by q·k; null: the rule's scale and softcap
-  bool normalised = true;         ///< false: the scores are the weights, without statistics
-  float* logits = nullptr;        ///< out: gradient of the logits; null: not wanted
+  const float* slopes = nullptr;        ///< derivatives of the scores by q·k; null: the rule's
+  bool normalised = true;               ///< false: the scores are the weights, without statistics
+  float* logits = nullptr;              ///< out: gradient of the logits; null: not wanted
   const float* grad_weights = nullptr;  ///< incoming gradient of the weights; null: none
   bool of_dropped = false;              ///< whether grad_weights is that of the weights after dropout
 };
@@ -81,7 +81,7 @@ template <class T>
 using OfFewRows = void(const Matrix<const float>& few, const Matrix<const T>& many, const Matrix<float>& out);
 
 struct RowFunctions {
-  /// Takes scale and softcap of the scores of columns [lo, hi), padded to whole vectors. `slopes` receives
+  /// Takes scale and cap of the scores of columns [lo, hi), padded to whole vectors. `slopes` receives
   /// the derivatives by the raw scores; it may be null.
   void (*cap)(float* scores, float* slopes, const ScoreRule& rule, int64_t lo, int64_t hi);
   /// Turns rows of scores into weights without a softmax: only hidden and dropped ones become 0. The

@@ -34,11 +34,9 @@ inline float prepare_plain(const SoftmaxRow& row, int64_t first) {
   return largest(larger(other, top));
 }
 
-template <bool kSoftcap, bool kSlope, class Bias>
+template <bool kCap, bool kSlope, class Bias>
 inline float prepare_rule(const SoftmaxRow& row, const Bias* bias, int64_t first) {
-  ScoreRule rule = row.rule;
-  if (!kSoftcap) rule.softcap = {};
-  if (!kSlope) rule.alibi = {};
+  const ScoreRule rule = row.rule.with(kCap, kSlope);
   float* const scores = row.scores;
   const int64_t lo = row.lo, hi = row.hi;
   const bool masked = row.keep != nullptr;
@@ -59,7 +57,7 @@ inline float prepare_rule(const SoftmaxRow& row, const Bias* bias, int64_t first
 
 template <class Bias>
 inline float prepare_biased(const SoftmaxRow& row, const Bias* bias, int64_t first) {
-  if (row.rule.softcap) {
+  if (row.rule.caps()) {
     return row.rule.alibi ? prepare_rule<true, true>(row, bias, first)
                           : prepare_rule<true, false>(row, bias, first);
   }
@@ -188,7 +186,7 @@ inline Int plain_weights(const SoftmaxRow& row, int64_t c, Vec distance) {
 template <bool kHalf, bool kDrop>
 bool plain_row(const SoftmaxRow& row, int64_t first) {
   Int any = {};
-  if (row.rule.alibi || row.rule.softcap || row.keep || row.bias) {
+  if (row.rule.alibi || row.rule.caps() || row.keep || row.bias) {
     Vec distance = row.distance - static_cast<float>(first) - lanes_as_floats();
     for (int64_t c = first; c < row.hi; c += kWidth, distance -= static_cast<float>(kWidth))
       any |= plain_weights<kHalf, kDrop>(row, c, distance);

@@ -73,13 +73,32 @@ struct LayerNumbers {
     }
   }
 
+  /// Stores function(sums + bias), and with a second layer `up`, times (ups + its bias).
+  void finish(int64_t first, const Matrix<float>& sums, RowFunction function) const {
+    add_bias(first, sums);
+    apply(function, sums);
+    store(first, sums);
+  }
+  void finish_gated(int64_t first, const Matrix<float>& sums, const LayerNumbers& up,
+                    const Matrix<float>& ups, RowFunction function) const {
+    add_bias(first, sums);
+    up.add_bias(first, ups);
+    apply(function, sums);
+    for (int64_t r = 0; r < sums.rows; ++r) elementwise().multiply_by(ups.row(r), sums.row(r), sums.cols);
+    store(first, sums);
+  }
+
+ private:
   void add_bias(int64_t first, const Matrix<float>& sums) const {
     if (bias == nullptr) return;
     std::array<float, kMostOutputs> wide;
     elementwise().convert(bias + first, wide.data(), sums.cols);
     for (int64_t r = 0; r < sums.rows; ++r) elementwise().add(wide.data(), sums.row(r), sums.cols);
   }
-
+  static void apply(RowFunction function, const Matrix<float>& numbers) {
+    if (function == nullptr) return;
+    for (int64_t r = 0; r < numbers.rows; ++r) function(numbers.row(r), numbers.row(r), numbers.cols);
+  }
   void store(int64_t first, const Matrix<float>& sums) const {
     if constexpr (!std::is_same_v<T, float>) {
       for (int64_t r = 0; r < sums.rows; ++r)
@@ -87,17 +106,6 @@ struct LayerNumbers {
     }
   }
 };
-
-/// Applies the function, if there is one, to every number.
-inline void apply(RowFunction function, const Matrix<float>& numbers) {
-  if (function == nullptr) return;
-  for (int64_t r = 0; r < numbers.rows; ++r) function(numbers.row(r), numbers.row(r), numbers.cols);
-}
-
-/// to = to * x, number by number
-inline void multiply_by(const Matrix<float>& x, const Matrix<float>& to) {
-  for (int64_t r = 0; r < to.rows; ++r) elementwise().multiply_by(x.row(r), to.row(r), to.cols);
-}
 
 // Projections of few rows, x W^T + b, in one pass over the weight with prefetching, so that the time is that
 // of reading the weight: at most 32 rows, or 16 where LibTorch has a product of their half type that is as

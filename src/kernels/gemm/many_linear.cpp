@@ -62,9 +62,7 @@ void multiply_panels(const Matrix<const T>& x, const LayerNumbers<T>& layer, Row
     const auto part = layer.part(row, rows);
     const auto sums = part.sums(first, outputs, scratch);
     multiply_panel(x.part(row, rows), layer.weight.part(first, outputs), sums, scratch);
-    part.add_bias(first, sums);
-    apply(function, sums);
-    part.store(first, sums);
+    part.finish(first, sums, function);
   });
 }
 
@@ -78,11 +76,7 @@ void multiply_gated_panels(const Matrix<const T>& x, const LayerNumbers<T>& gate
     const auto lhs = x.part(row, rows);
     multiply_panel(lhs, gate.weight.part(first, outputs), gates, scratch);
     multiply_panel(lhs, up.weight.part(first, outputs), ups, scratch);
-    part.add_bias(first, gates);
-    up.add_bias(first, ups);
-    apply(function, gates);
-    multiply_by(ups, gates);
-    part.store(first, gates);
+    part.finish_gated(first, gates, up, ups, function);
   });
 }
 

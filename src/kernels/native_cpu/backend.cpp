@@ -88,8 +88,8 @@ at::Tensor fresh_weights(const Call& call, const CallTensors& in) {
 // Whether the backward pass reads the weights instead of computing them again. Softcaps and scores of the
 // program need the scores, and dropout the weights before it; classes of tiles save more than reading does.
 bool reads_weights(const Call& call, const Incoming& incoming) {
-  return incoming.weights.defined() && call.element == Element::Float32 && !call.softcap && !call.own.score &&
-         !call.own.blocks && !(call.dropout && incoming.of_dropped);
+  return incoming.weights.defined() && call.element == Element::Float32 && !call.rule.caps() &&
+         !call.own.score && !call.own.blocks && !(call.dropout && incoming.of_dropped);
 }
 
 // The weights that have an incoming gradient, as the backward pass reads them: those of the forward pass, or

@@ -83,7 +83,7 @@ struct ScalarMath {
   ATTENTIVE_HOST_DEVICE static float magnitude(float x) { return fabsf(x); }
 };
 
-/// The logit of a raw score, and whether it is visible. `tanh` is that of the softcap, for the backward pass.
+/// The logit of a raw score, and whether it is visible. `tanh` is that of the cap, for the backward pass.
 struct Logit {
   bool visible;
   float x, tanh;
@@ -260,7 +260,7 @@ ATTENTIVE_HOST_DEVICE void backward_row(Block& block, const Call& call, const Ba
       const Pair pair = slot >= 0 ? kept(t)[slot] : pair_at(j, factor);
       const float gradient = pair.weight == 0.0f ? 0.0f : pair.weight * (pair.gradient - inflow);
       if (grad_logits) grad_logits[j] = gradient;
-      grad_scores[j] = static_cast<T>(gradient * pair.slope * call.scale);
+      grad_scores[j] = static_cast<T>(gradient * pair.slope * call.rule.scale);
     });
   });
 }

@@ -19,7 +19,7 @@ inline Verdict verdict(const Problem&) {
 }
 AttentionResult run(const Problem& problem);
 
-/// The input of its softmax, (B, H, L, S): scores after scale, softcap, bias and ALiBi; -inf where a key is
+/// The input of its softmax, (B, H, L, S): scores after all built-in terms; -inf where a key is
 /// hidden.
 at::Tensor scores(const Problem& problem);
 
