@@ -57,4 +57,5 @@
 #include <attentive/score/score_mod.h>
 #include <attentive/score/tensors.h>
 #include <attentive/score/tiles.h>
+#include <attentive/score/vector_set.h>
 #include <attentive/version.h>

@@ -17,9 +17,9 @@ struct PairFunctionCode;
 
 namespace attentive::kernels {
 
-/// The keys that a query may see by position: causality and windows as one pair of bounds, which every backend
-/// reads. Query i may see the keys i + lo … i + hi. It is aligned with key i + origin: ALiBi's distances and
-/// the indices of Counter dropout count from that position.
+/// The keys that a query may see by position: causality and windows as one pair of bounds, which every
+/// backend reads. Query i may see the keys i + lo … i + hi. It is aligned with key i + origin: ALiBi's
+/// distances and the indices of Counter dropout count from that position.
 struct Band {
   static constexpr int64_t kUnbounded = int64_t{1} << 60;  ///< added to any index, it does not overflow
 
@@ -129,8 +129,8 @@ struct Call : Places {
   uint64_t dropout_key = 0;
   uint32_t threshold = 65536;  ///< a weight survives if its 16 random bits are below it
   float survivor_scale = 1.0f;
-  /// Numbers per head of the tensors (B, H, L) and (B, H, S) that the passes read and write: L and S, or for a
-  /// sequence of a packed call those of the whole call.
+  /// Numbers per head of the tensors (B, H, L) and (B, H, S) that the passes read and write: L and S, or for
+  /// a sequence of a packed call those of the whole call.
   int64_t rows_of_head = 0, keys_of_head = 0;
   const Sequence* sequences =
       nullptr;  ///< of a packed call, whose tokens are one item; null: it is not packed
@@ -192,7 +192,8 @@ struct Call : Places {
   void dropout_bits(int64_t b, int64_t h, int64_t i, int64_t from, int64_t to, uint16_t* out,
                     int64_t stride) const;
 
-  /// The n-th sequence of this call, which is packed, as a call of one item, without the classes of its tiles.
+  /// The n-th sequence of this call, which is packed, as a call of one item, without the classes of its
+  /// tiles.
   Call of_sequence(const Sequence& sequence, int64_t n) const {
     Call one = *this;
     one.L = sequence.queries;

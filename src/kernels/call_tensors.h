@@ -63,9 +63,9 @@ uint64_t dropout_key_of(const Problem& problem);
 enum class Biases { Float32, HalfTypes };
 
 /// The masks, slopes and sinks of a problem. With `for_backward`, the caller may change the tensors
-/// afterwards: autograd detects a changed mask of pairs, and everything smaller is copied, so that a buffer of
-/// lengths may be refilled for the next forward pass. Inference tensors are copied as well, since they have no
-/// version counter.
+/// afterwards: autograd detects a changed mask of pairs, and everything smaller is copied, so that a buffer
+/// of lengths may be refilled for the next forward pass. Inference tensors are copied as well, since they
+/// have no version counter.
 CallTensors mask_tensors_of(const Problem& problem, Biases read, bool for_backward);
 
 /// The captured tensors of a problem's functions that need a view, each once. Throws c10::ValueError for a

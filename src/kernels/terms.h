@@ -1,7 +1,7 @@
 #pragma once
 
-// What the CPU and the GPU compute alike: the built-in terms of a logit, one struct each, and the last step of
-// a row's softmax. Its functions are always inlined, so that vector code may include it.
+// Arithmetic that the CPU and the GPU share: the built-in terms of a logit, one struct each, and the last
+// step of a row's softmax. Its functions are always inlined, so that vector code may include it.
 
 #include <cmath>
 

@@ -19,7 +19,8 @@ constexpr std::string_view kStreams[] = {"any", "aten", "counter"};
 constexpr std::string_view kBackends[] = {"auto", "reference", "torch", "native"};
 constexpr std::string_view kWeights[] = {"none", "clean", "dropped"};
 
-// Three streams visit the arguments or results of an operator in the order of its schema. This one counts them.
+// Three streams visit the arguments or results of an operator in the order of its schema. This one counts
+// them.
 struct Counter {
   size_t count = 0;
 

@@ -1,7 +1,8 @@
 #pragma once
 
 // A mask function evaluated for all pairs of a tile at once: its indices are ranges. A range may be wider
-// than what the pairs have, so that a condition may remain open: if the range cannot decide, each pair is tested.
+// than what the pairs have, so that a condition may remain open: if the range cannot decide, each pair is
+// tested.
 
 #include <array>
 #include <concepts>

@@ -2,10 +2,10 @@
 
 #include <cstddef>
 
-// What every reading of a score or mask function shares: over vectors, over tensors and over tiles.
+// Shared by every reading of a score or mask function: over vectors, over tensors and over tiles.
 
-/// The functions of one number that a score function may call, besides `abs` and `floor`, which an index keeps
-/// an index.
+/// The functions of one number that a score function may call, besides `abs` and `floor`, which an index
+/// keeps an index.
 #define ATTENTIVE_SCORE_FUNCTIONS(FUNCTION) \
   FUNCTION(exp)                             \
   FUNCTION(log)                             \

@@ -26,8 +26,8 @@ namespace {
 
 constexpr int64_t kDiagonalKeys = 32;  // keys per strip of a tile on the diagonal
 
-// The buffers of one thread that computes tiles. The rows of the matrices are keys of the block, unless stated
-// otherwise.
+// The buffers of one thread that computes tiles. The rows of the matrices are keys of the block, unless
+// stated otherwise.
 template <class T>
 struct BackwardWorkspace {
   Matrix<float> scores, products;  // Sᵀ and dPᵀ; for float, overwritten by Pᵀ and dSᵀ

@@ -38,9 +38,9 @@ template <class T>
 constexpr int64_t kPackedBytes = int64_t{kIsBf16<T> ? 3 : 1} << 20;
 constexpr int64_t kHeadsAtLeast = 2;
 
-// The keys and values of a head, packed for products. Keys are packed transposed, in panels that are an rhs (D,
-// width). Values are packed as an rhs (keys, Dv): bfloat16 in pairs of rows; float32 only if its rows are not
-// contiguous or were widened from a half type.
+// The keys and values of a head, packed for products. Keys are packed transposed, in panels that are an rhs
+// (D, width). Values are packed as an rhs (keys, Dv): bfloat16 in pairs of rows; float32 only if its rows
+// are not contiguous or were widened from a half type.
 template <class Stored, class T>
 class PackedKeys {
  public:
@@ -156,8 +156,8 @@ class Forward {
   }
 
  private:
-  // Blocks of queries have kBlockRows rows. A remainder of less than half a block belongs to the last one, because
-  // a block of a few rows would cost as much to begin as a whole one.
+  // Blocks of queries have kBlockRows rows. A remainder of less than half a block belongs to the last one,
+  // because a block of a few rows would cost as much to begin as a whole one.
   int64_t blocks() const { return std::max<int64_t>((call_.L + kBlockRows / 2) / kBlockRows, 1); }
 
   // A block of queries of one head, starting at i0, and the memory for its at.

@@ -1,7 +1,7 @@
 #pragma once
 
-// Writes the gradients of the logits of a tile, which is transposed: its rows are keys. And which key heads of a
-// backward pass are computed at the same time, since those that add to the same gradient take turns.
+// Writes the gradients of the logits of a tile, which is transposed: its rows are keys. And which key heads
+// of a backward pass are computed at the same time, since those that add to the same gradient take turns.
 
 #include <algorithm>
 #include <cstdint>

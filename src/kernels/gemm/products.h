@@ -1,7 +1,8 @@
 #pragma once
 
-// Products of small matrices, and packing their operands: by register blocks of the selected instruction set, or
-// for bfloat16 by the matrix unit (AMX) if there is one. Functions here are always inlined, as in matrix.h.
+// Products of small matrices, and packing their operands: by register blocks of the selected instruction
+// set, or for bfloat16 by the matrix unit (AMX) if there is one. Functions here are always inlined, as in
+// matrix.h.
 
 #include "kernels/simd/matrix.h"
 #include "kernels/simd/vector_code.h"

@@ -31,7 +31,7 @@ struct SavedTensors {
   }
 };
 
-// What the forward pass keeps besides.
+// State that the forward pass keeps besides.
 struct Kept : torch::CustomClassHolder {
   Problem options;              // without tensors
   Call call;                    // likewise
@@ -56,9 +56,9 @@ struct Kept : torch::CustomClassHolder {
 
 class NativeAttention : public torch::autograd::Function<NativeAttention> {
  public:
-  // All tensors here are inputs so that autograd computes their gradients; the kernel reads their numbers from
-  // the slots of `kept`. The results are the output, the logsumexp, and the weights if the options ask for
-  // them.
+  // All tensors here are inputs so that autograd computes their gradients; the kernel reads their numbers
+  // from the slots of `kept`. The results are the output, the logsumexp, and the weights if the options ask
+  // for them.
   static variable_list forward(AutogradContext* context, const at::Tensor& /*q*/, const at::Tensor& /*k*/,
                                const at::Tensor& /*v*/, const std::optional<at::Tensor>& sinks,
                                const std::optional<at::Tensor>& bias, const std::optional<at::Tensor>& slopes,

@@ -337,8 +337,8 @@ Gradients compute_gradients(const Call& call, const CallTensors& in, const Compu
 
 AttentionResult run(const Problem& given) {
   Problem problem = given;
-  // Without softmax, the gradients of a row's logits do not add up to that of the logsumexp, so that each pair
-  // of a bias needs one.
+  // Without softmax, the gradients of a row's logits do not add up to that of the logsumexp, so that each
+  // pair of a bias needs one.
   if (!problem.normalise && problem.bias.defined() && problem.bias.size(3) == 1)
     problem.bias = problem.bias.expand({-1, -1, -1, problem.keys()});
   auto learned = learned_captures(problem);

@@ -29,8 +29,8 @@ std::shared_ptr<const attentive::detail::BlockClasses> classify(const Problem& p
 /// Makes the rows of q, k, v or an incoming gradient contiguous, as the kernel reads them.
 at::Tensor with_unit_stride(const at::Tensor& x);
 
-/// A problem as the kernel reads it. The problem must live as long. With `for_backward`, its tensors may change
-/// until the backward pass; see mask_tensors_of.
+/// A problem as the kernel reads it. The problem must live as long. With `for_backward`, its tensors may
+/// change until the backward pass; see mask_tensors_of.
 struct PreparedCall {
   PreparedCall(const Problem& problem, uint64_t dropout_key, bool for_backward = false);
 
@@ -41,8 +41,8 @@ struct PreparedCall {
 /// The captured tensors that autograd differentiates, as indices: those of the score.
 std::vector<size_t> learned_captures(const Problem& problem);
 
-/// Computes a problem as a node of autograd's graph. Its backward pass reads what the kernel computed, or under
-/// create_graph the definition.
+/// Computes a problem as a node of autograd's graph. Its backward pass reads what the kernel computed, or
+/// under create_graph the definition.
 AttentionResult run_with_autograd(const Problem& problem, PreparedCall prepared, std::vector<size_t> learned);
 
 struct Computed {

@@ -28,7 +28,7 @@ struct SavedTensors {
   }
 };
 
-// What the forward pass keeps besides.
+// State that the forward pass keeps besides.
 struct Kept : torch::CustomClassHolder {
   const SoftmaxKernels* kernels = nullptr;
   Call call;                 // without tensors

@@ -1,8 +1,9 @@
 #ifndef ATTENTIVE_SCORE_PLACES_H
 #define ATTENTIVE_SCORE_PLACES_H
 
-// Places of the pairs of a vector, and lookups of captured tensors by them. Places are indices that are equal for all of them, that grow or fall by 1 from pair
-// to pair, or that differ in any way. kDual: lookups of captured tensors by them have derivatives.
+// Places of the pairs of a vector, and lookups of captured tensors by them. Places are indices that are
+// equal for all of them, that grow or fall by 1 from pair to pair, or that differ in any way. kDual: lookups
+// of captured tensors by them have derivatives.
 
 #include <attentive/score/pair_functions.h>
 #include <attentive/score/vectors/lanes.h>
