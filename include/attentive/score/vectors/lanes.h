@@ -228,122 +228,35 @@ inline A operator+(const A& a) {
 ATTENTIVE_COMPARISONS(ATTENTIVE_COMPARE)
 #undef ATTENTIVE_COMPARE
 
-// Each function of one number: its value, and with a derivative, which is PyTorch's where the function has a
-// corner.
-
-template <Number A>
-inline A exp(const A& a) {
-  const Lanes y = lanes_of(exp_of(vec(value(a))));
-  if constexpr (kIsDual<A>) {
-    return {y, multiply(y, a.slope)};
-  } else {
-    return y;
+// Each function of one number: its value y at x, and the slope of its result for the slope of `a`, which is
+// PyTorch's where the function has a corner. (A lambda would not have the target attribute of its function.)
+#define ATTENTIVE_LANE_FUNCTION(NAME, VALUE, SLOPE)          \
+  template <Number A>                                        \
+  inline A NAME(const A& a) {                                \
+    [[maybe_unused]] const Vec x = vec(value(a)), y = VALUE; \
+    if constexpr (kIsDual<A>) {                              \
+      return {lanes_of(y), SLOPE};                           \
+    } else {                                                 \
+      return lanes_of(y);                                    \
+    }                                                        \
   }
-}
-
-template <Number A>
-inline A log(const A& a) {
-  const Lanes y = lanes_of(log_of(vec(value(a))));
-  if constexpr (kIsDual<A>) {
-    return {y, unless_constant(a.slope, divide(a.slope, a.value))};
-  } else {
-    return y;
-  }
-}
-
-template <Number A>
-inline A tanh(const A& a) {
-  const Lanes y = lanes_of(tanh(vec(value(a))));
-  if constexpr (kIsDual<A>) {
-    return {y, multiply(a.slope, lanes_of(1.0f - vec(y) * vec(y)))};
-  } else {
-    return y;
-  }
-}
-
-template <Number A>
-inline A sqrt(const A& a) {
-  const Lanes y = lanes_of(sqrt_of(vec(value(a))));
-  if constexpr (kIsDual<A>) {
-    return {y, unless_constant(a.slope, divide(a.slope, lanes_of(2.0f * vec(y))))};
-  } else {
-    return y;
-  }
-}
-
-template <Number A>
-inline A rsqrt(const A& a) {
-  const Lanes y = lanes_of(1.0f / sqrt_of(vec(value(a))));
-  if constexpr (kIsDual<A>) {
-    return {y, unless_constant(a.slope, multiply(a.slope, lanes_of(-0.5f * vec(y) * vec(y) * vec(y))))};
-  } else {
-    return y;
-  }
-}
-
+ATTENTIVE_LANE_FUNCTION(exp, exp_of(x), multiply(lanes_of(y), a.slope))
+ATTENTIVE_LANE_FUNCTION(log, log_of(x), unless_constant(a.slope, divide(a.slope, a.value)))
+ATTENTIVE_LANE_FUNCTION(tanh, tanh(x), multiply(a.slope, lanes_of(1.0f - y * y)))
+ATTENTIVE_LANE_FUNCTION(sqrt, sqrt_of(x), unless_constant(a.slope, divide(a.slope, lanes_of(2.0f * y))))
+ATTENTIVE_LANE_FUNCTION(rsqrt, 1.0f / sqrt_of(x),
+                        unless_constant(a.slope, multiply(a.slope, lanes_of(-0.5f * y * y * y))))
 /// The derivative at 0 is 0.
-template <Number A>
-inline A abs(const A& a) {
-  const Vec x = vec(value(a));
-  const Lanes y = lanes_of(magnitude(x));
-  if constexpr (kIsDual<A>) {
-    const Vec sign = select(x > all(0.0f), all(1.0f), select(x < all(0.0f), all(-1.0f), all(0.0f)));
-    return {y, multiply(a.slope, lanes_of(sign))};
-  } else {
-    return y;
-  }
-}
-
-template <Number A>
-inline A sigmoid(const A& a) {
-  const Vec y = sigmoid_of(vec(value(a)));
-  if constexpr (kIsDual<A>) {
-    return {lanes_of(y), multiply(a.slope, lanes_of(y * (1.0f - y)))};
-  } else {
-    return lanes_of(y);
-  }
-}
-
-template <Number A>
-inline A softplus(const A& a) {
-  const Lanes y = lanes_of(softplus_of(vec(value(a))));
-  if constexpr (kIsDual<A>) {
-    return {y, multiply(a.slope, lanes_of(sigmoid_of(vec(a.value))))};
-  } else {
-    return y;
-  }
-}
-
-template <Number A>
-inline A sin(const A& a) {
-  const Lanes y = lanes_of(sine_of(vec(value(a)), 0));
-  if constexpr (kIsDual<A>) {
-    return {y, multiply(a.slope, lanes_of(sine_of(vec(a.value), 1)))};
-  } else {
-    return y;
-  }
-}
-
-template <Number A>
-inline A cos(const A& a) {
-  const Lanes y = lanes_of(sine_of(vec(value(a)), 1));
-  if constexpr (kIsDual<A>) {
-    return {y, multiply(a.slope, lanes_of(-sine_of(vec(a.value), 0)))};
-  } else {
-    return y;
-  }
-}
-
+ATTENTIVE_LANE_FUNCTION(abs, magnitude(x),
+                        multiply(a.slope, lanes_of(select(x > all(0.0f), all(1.0f),
+                                                          select(x < all(0.0f), all(-1.0f), all(0.0f))))))
+ATTENTIVE_LANE_FUNCTION(sigmoid, sigmoid_of(x), multiply(a.slope, lanes_of(y*(1.0f - y))))
+ATTENTIVE_LANE_FUNCTION(softplus, softplus_of(x), multiply(a.slope, lanes_of(sigmoid_of(x))))
+ATTENTIVE_LANE_FUNCTION(sin, sine_of(x, 0), multiply(a.slope, lanes_of(sine_of(x, 1))))
+ATTENTIVE_LANE_FUNCTION(cos, sine_of(x, 1), multiply(a.slope, lanes_of(-sine_of(x, 0))))
 /// The derivative is 0 everywhere.
-template <Number A>
-inline A floor(const A& a) {
-  const Lanes y = lanes_of(floor_of(vec(value(a))));
-  if constexpr (kIsDual<A>) {
-    return {y, lanes_of(all(0.0f))};
-  } else {
-    return y;
-  }
-}
+ATTENTIVE_LANE_FUNCTION(floor, floor_of(x), lanes_of(all(0.0f)))
+#undef ATTENTIVE_LANE_FUNCTION
 
 // Indices are numbers to these functions.
 #define ATTENTIVE_OF_INDEX(function)  \
