@@ -21,7 +21,6 @@
 #include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <attentive/functional/alibi.h>
 #include <attentive/functional/attention.h>
 #include <attentive/models/llama.h>
 #include <attentive/modules/multi_head_attention.h>

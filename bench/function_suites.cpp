@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <attentive/functional/alibi.h>
 #include <attentive/functional/attention.h>
 
 #include "suites.h"

@@ -11,7 +11,7 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/nn/modules/activation.h>
 
-#include <attentive/core/guards.h>
+#include <attentive/core/options.h>
 #include <attentive/modules/multi_head_attention.h>
 
 #include "suites.h"

@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <attentive/functional/alibi.h>
 #include <attentive/functional/attention.h>
 #include <attentive/score/score_mod.h>
 

@@ -3,8 +3,8 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include <attentive/core/guards.h>
-#include <attentive/functional/heads.h>
+#include <attentive/core/options.h>
+#include <attentive/functional/heads_and_windows.h>
 #include <attentive/notebooks/toy_notebook.h>
 #include <attentive/parity/compare.h>
 

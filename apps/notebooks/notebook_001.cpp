@@ -9,7 +9,7 @@
 #include <torch/utils.h>
 #include <torch/version.h>
 
-#include <attentive/core/guards.h>
+#include <attentive/core/options.h>
 #include <attentive/functional/attention.h>
 #include <attentive/modules/multi_head_attention.h>
 #include <attentive/notebooks/chapter_3.h>

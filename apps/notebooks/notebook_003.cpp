@@ -4,7 +4,7 @@
 #include <torch/utils.h>
 
 #include <attentive/functional/attention.h>
-#include <attentive/functional/heads.h>
+#include <attentive/functional/heads_and_windows.h>
 #include <attentive/notebooks/attention_blog.h>
 
 #include "notebooks.h"

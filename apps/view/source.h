@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <attentive/functional/recorded_attention.h>
+#include <attentive/functional/attention_recorder.h>
 #include <attentive/viz/attention_view.h>
 
 // The recorded calls to look at, independent of where they come from.

@@ -25,7 +25,6 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include <attentive/functional/alibi.h>
 #include <attentive/functional/attention.h>
 #include <attentive/models/generate.h>
 #include <attentive/models/gpt.h>

@@ -1,6 +1,6 @@
 #include <ATen/ops/tensor.h>
 
-#include <attentive/functional/describe_mask.h>
+#include <attentive/functional/explain.h>
 
 #include "support/exercise.h"
 #include "task.h"

@@ -1,6 +1,6 @@
 #include <ATen/ops/rand.h>
 
-#include <attentive/functional/heads.h>
+#include <attentive/functional/heads_and_windows.h>
 
 #include "support/exercise.h"
 #include "task.h"

@@ -1,7 +1,6 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
 
-#include <attentive/functional/alibi.h>
 #include <attentive/functional/attention.h>
 
 #include "support/exercise.h"

@@ -1,4 +1,4 @@
-#include <attentive/functional/describe_mask.h>
+#include <attentive/functional/explain.h>
 
 #include "support/exercise.h"
 #include "task.h"

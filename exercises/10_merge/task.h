@@ -1,6 +1,6 @@
 #pragma once
 
-#include <attentive/core/result.h>
+#include <attentive/core/options.h>
 
 namespace exercises {
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, TypeVar, overload
 
 import torch
 from torch import Tensor
@@ -19,7 +20,57 @@ Backend = Literal["auto", "reference", "torch", "native"]
 DropoutStream = Literal["any", "aten", "counter"]
 Window = tuple[int, int]
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 _operators = torch.ops.attentive
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class AttentionOptions(TypedDict, total=False):
+    """The options that ``attention``, ``attention_varlen`` and ``explain`` share."""
+
+    causal: Causal
+    window: Window | None
+    scale: float | None
+    softcap: float | None
+    alibi_slopes: Tensor | None
+    sinks: Tensor | None
+    softmax_plus_one: bool
+    dropout_p: float
+    dropout_stream: DropoutStream
+    backend: Backend
+
+
+class DropoutOptions(AttentionOptions, total=False):
+    """The options of a call that may draw random numbers."""
+
+    dropout_key: Tensor | None
+    generator: torch.Generator | None
+
+
+_DEFAULTS: dict[str, Any] = dict(
+    causal="none", window=None, scale=None, softcap=None, alibi_slopes=None, sinks=None, softmax_plus_one=False, dropout_p=0.0,
+    dropout_stream="any", backend="auto",
+)
+_DROPOUT_DEFAULTS: dict[str, Any] = dict(_DEFAULTS, dropout_key=None, generator=None)
+
+
+def _shows(options: type, defaults: dict[str, Any]) -> Callable[[_Function], _Function]:
+    """Gives a function that takes ``**options`` the signature that lists them, for help() and editors."""
+
+    def shown(function: _Function) -> _Function:
+        signature = inspect.signature(function)
+        kind = inspect.Parameter.KEYWORD_ONLY
+        named = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+        named += [
+            inspect.Parameter(name, kind, default=value, annotation=options.__annotations__[name].__forward_arg__)
+            for name, value in defaults.items()
+        ]
+        function.__signature__ = signature.replace(parameters=named)  # type: ignore[attr-defined]
+        return function
+
+    return shown
 
 
 class AttentionResult(NamedTuple):
@@ -44,20 +95,9 @@ def attention(
     v: Tensor,
     *,
     mask: Mask | Tensor | None = None,
-    causal: Causal = "none",
-    window: Window | None = None,
-    scale: float | None = None,
-    softcap: float | None = None,
-    alibi_slopes: Tensor | None = None,
-    sinks: Tensor | None = None,
-    softmax_plus_one: bool = False,
-    dropout_p: float = 0.0,
-    dropout_stream: DropoutStream = "any",
-    dropout_key: Tensor | None = None,
-    generator: torch.Generator | None = None,
     weights: Literal["none"] = "none",
     logsumexp: Literal[False] = False,
-    backend: Backend = "auto",
+    **options: Unpack[DropoutOptions],
 ) -> Tensor: ...
 
 
@@ -68,44 +108,14 @@ def attention(
     v: Tensor,
     *,
     mask: Mask | Tensor | None = None,
-    causal: Causal = "none",
-    window: Window | None = None,
-    scale: float | None = None,
-    softcap: float | None = None,
-    alibi_slopes: Tensor | None = None,
-    sinks: Tensor | None = None,
-    softmax_plus_one: bool = False,
-    dropout_p: float = 0.0,
-    dropout_stream: DropoutStream = "any",
-    dropout_key: Tensor | None = None,
-    generator: torch.Generator | None = None,
     weights: Weights = "none",
     logsumexp: bool = False,
-    backend: Backend = "auto",
+    **options: Unpack[DropoutOptions],
 ) -> Tensor | AttentionResult: ...
 
 
-def attention(
-    q,
-    k,
-    v,
-    *,
-    mask=None,
-    causal="none",
-    window=None,
-    scale=None,
-    softcap=None,
-    alibi_slopes=None,
-    sinks=None,
-    softmax_plus_one=False,
-    dropout_p=0.0,
-    dropout_stream="any",
-    dropout_key=None,
-    generator=None,
-    weights="none",
-    logsumexp=False,
-    backend="auto",
-):
+@_shows(DropoutOptions, _DROPOUT_DEFAULTS)
+def attention(q, k, v, *, mask=None, weights="none", logsumexp=False, **options):
     """Scaled dot-product attention.
 
     scores = scale * q k^T -> softcap -> + bias -> + ALiBi -> mask, causal, window -> softmax -> dropout -> times v
@@ -138,13 +148,9 @@ def attention(
         y = attention(q, k, v, causal="bottom_right", mask=Mask.key_lengths(lengths))
         y, w, lse = attention(q, k, v, weights="clean", logsumexp=True)
     """
-    _check_types("attention", q, k, v, causal, dropout_stream, backend, weights)
-    left, right = _window("attention", window)
+    given = _read("attention", q, k, v, weights, _DROPOUT_DEFAULTS, options)
     terms = terms_of(mask, q)
-    if generator is not None:
-        dropout_key = _drawn_key(
-            "attention", generator, dropout_key, dropout_p, dropout_stream, lambda: [(*q.shape[:-1], k.shape[-2])]
-        )
+    _draw("attention", given, lambda: [(*q.shape[:-1], k.shape[-2])])
     found = _called(
         "attention",
         _operators.attention,
@@ -155,20 +161,9 @@ def attention(
         bias=terms.bias,
         key_keep=terms.key_keep,
         key_lengths=terms.key_lengths,
-        alibi_slopes=alibi_slopes,
-        sinks=sinks,
-        scale=scale,
-        causal=causal,
-        window_left=left,
-        window_right=right,
-        softcap=softcap,
-        softmax_plus_one=softmax_plus_one,
-        dropout_p=dropout_p,
-        dropout_stream=dropout_stream,
-        dropout_key=dropout_key,
-        backend=backend,
         weights=weights,
         logsumexp=logsumexp,
+        **given,
     )
     if weights == "none" and not logsumexp:
         return found[0]
@@ -183,19 +178,8 @@ def attention_varlen(
     cu_seqlens_q: Tensor,
     cu_seqlens_k: Tensor,
     *,
-    causal: Causal = "none",
-    window: Window | None = None,
-    scale: float | None = None,
-    softcap: float | None = None,
-    alibi_slopes: Tensor | None = None,
-    sinks: Tensor | None = None,
-    softmax_plus_one: bool = False,
-    dropout_p: float = 0.0,
-    dropout_stream: DropoutStream = "any",
-    dropout_key: Tensor | None = None,
-    generator: torch.Generator | None = None,
     logsumexp: Literal[False] = False,
-    backend: Backend = "auto",
+    **options: Unpack[DropoutOptions],
 ) -> Tensor: ...
 
 
@@ -207,43 +191,13 @@ def attention_varlen(
     cu_seqlens_q: Tensor,
     cu_seqlens_k: Tensor,
     *,
-    causal: Causal = "none",
-    window: Window | None = None,
-    scale: float | None = None,
-    softcap: float | None = None,
-    alibi_slopes: Tensor | None = None,
-    sinks: Tensor | None = None,
-    softmax_plus_one: bool = False,
-    dropout_p: float = 0.0,
-    dropout_stream: DropoutStream = "any",
-    dropout_key: Tensor | None = None,
-    generator: torch.Generator | None = None,
     logsumexp: bool = False,
-    backend: Backend = "auto",
+    **options: Unpack[DropoutOptions],
 ) -> Tensor | AttentionResult: ...
 
 
-def attention_varlen(
-    q,
-    k,
-    v,
-    cu_seqlens_q,
-    cu_seqlens_k,
-    *,
-    causal="none",
-    window=None,
-    scale=None,
-    softcap=None,
-    alibi_slopes=None,
-    sinks=None,
-    softmax_plus_one=False,
-    dropout_p=0.0,
-    dropout_stream="any",
-    dropout_key=None,
-    generator=None,
-    logsumexp=False,
-    backend="auto",
-):
+@_shows(DropoutOptions, _DROPOUT_DEFAULTS)
+def attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, *, logsumexp=False, **options):
     """Attention over sequences of different lengths that are packed one after another, without padding.
 
     q (Tq, H, D), k (Tk, Hkv, D), v (Tk, Hkv, Dv) -> (Tq, H, Dv); cu_seqlens_q, cu_seqlens_k (N + 1), int32 or int64, on the
@@ -254,17 +208,16 @@ def attention_varlen(
 
         y = attention_varlen(q, k, v, ends, ends, causal="bottom_right")
     """
-    _check_types("attention_varlen", q, k, v, causal, dropout_stream, backend, "none")
+    given = _read("attention_varlen", q, k, v, "none", _DROPOUT_DEFAULTS, options)
     for name, ends in (("cu_seqlens_q", cu_seqlens_q), ("cu_seqlens_k", cu_seqlens_k)):
         if not isinstance(ends, Tensor):
             raise TypeError(f"attention_varlen: expected {name} to be a tensor, got {describe(ends)}")
-    left, right = _window("attention_varlen", window)
-    if generator is not None:
-        def shapes():
-            pairs = zip(cu_seqlens_q.diff().tolist(), cu_seqlens_k.diff().tolist(), strict=True)
-            return [(q.shape[1], queries, keys) for queries, keys in pairs]
 
-        dropout_key = _drawn_key("attention_varlen", generator, dropout_key, dropout_p, dropout_stream, shapes)
+    def shapes():
+        pairs = zip(cu_seqlens_q.diff().tolist(), cu_seqlens_k.diff().tolist(), strict=True)
+        return [(q.shape[1], queries, keys) for queries, keys in pairs]
+
+    _draw("attention_varlen", given, shapes)
     found = _called(
         "attention_varlen",
         _operators.attention_varlen,
@@ -273,19 +226,8 @@ def attention_varlen(
         v,
         cu_seqlens_q,
         cu_seqlens_k,
-        alibi_slopes=alibi_slopes,
-        sinks=sinks,
-        scale=scale,
-        causal=causal,
-        window_left=left,
-        window_right=right,
-        softcap=softcap,
-        softmax_plus_one=softmax_plus_one,
-        dropout_p=dropout_p,
-        dropout_stream=dropout_stream,
-        dropout_key=dropout_key,
         logsumexp=logsumexp,
-        backend=backend,
+        **given,
     )
     return AttentionResult(found[0], None, found[1]) if logsumexp else found[0]
 
@@ -326,24 +268,16 @@ class Explanation:
         return "\n".join(lines + [f"note: {note}" for note in self.notes])
 
 
+@_shows(AttentionOptions, _DEFAULTS)
 def explain(
     q: Tensor,
     k: Tensor,
     v: Tensor,
     *,
     mask: Mask | Tensor | None = None,
-    causal: Causal = "none",
-    window: Window | None = None,
-    scale: float | None = None,
-    softcap: float | None = None,
-    alibi_slopes: Tensor | None = None,
-    sinks: Tensor | None = None,
-    softmax_plus_one: bool = False,
-    dropout_p: float = 0.0,
-    dropout_stream: DropoutStream = "any",
     weights: Weights = "none",
     logsumexp: bool = False,
-    backend: Backend = "auto",
+    **options: Unpack[AttentionOptions],
 ) -> Explanation:
     """Says which backend computes ``attention`` with these arguments and why, without running it.
 
@@ -352,8 +286,7 @@ def explain(
 
         print(explain(q, k, v, dropout_p=0.1))
     """
-    _check_types("explain", q, k, v, causal, dropout_stream, backend, weights)
-    left, right = _window("explain", window)
+    given = _read("explain", q, k, v, weights, _DEFAULTS, options)
     terms = terms_of(mask, q)
     chosen, backends, available, reasons, notes = _called(
         "explain",
@@ -365,19 +298,9 @@ def explain(
         bias=terms.bias,
         key_keep=terms.key_keep,
         key_lengths=terms.key_lengths,
-        alibi_slopes=alibi_slopes,
-        sinks=sinks,
-        scale=scale,
-        causal=causal,
-        window_left=left,
-        window_right=right,
-        softcap=softcap,
-        softmax_plus_one=softmax_plus_one,
-        dropout_p=dropout_p,
-        dropout_stream=dropout_stream,
-        backend=backend,
         weights=weights,
         logsumexp=logsumexp,
+        **given,
     )
     candidates = tuple(Candidate(*one) for one in zip(backends, available, reasons, strict=True))
     return Explanation(chosen, candidates, tuple(notes))
@@ -395,37 +318,45 @@ def _called(caller: str, operator: Callable[..., Any], *arguments: Any, **option
         raise TypeError(f"{caller}: expected {name} of type {wanted}, got {given}") from None
 
 
-def _check_types(caller, q, k, v, causal, dropout_stream, backend, weights):
-    """The arguments that an operator would refuse in the words of its schema."""
+def _read(caller, q, k, v, weights, defaults, options):
+    """The options of a call as its operator takes them. Refuses what the operator would refuse in the words of its schema."""
+    for name in options:
+        if name not in defaults:
+            raise TypeError(f"{caller}() got an unexpected keyword argument '{name}'")
+    given = {**defaults, **options}
     if not (isinstance(q, Tensor) and isinstance(k, Tensor) and isinstance(v, Tensor)):
         raise TypeError(f"{caller}: expected q, k and v to be tensors, got {describe(q)}, {describe(k)} and {describe(v)}")
-    if isinstance(causal, bool):
+    if isinstance(given["causal"], bool):
         raise TypeError(
             f'{caller}: causal is not a flag: say causal="bottom_right" (the last query sees every key) or causal="top_left" '
             "(PyTorch's is_causal); for as many queries as keys both are the same"
         )
-    for name, value in (("causal", causal), ("dropout_stream", dropout_stream), ("backend", backend), ("weights", weights)):
-        if not isinstance(value, str):
-            raise TypeError(f"{caller}: expected {name} to be a string, got {describe(value)}")
-
-
-def _window(caller, window):
+    for name in ("causal", "dropout_stream", "backend"):
+        if not isinstance(given[name], str):
+            raise TypeError(f"{caller}: expected {name} to be a string, got {describe(given[name])}")
+    if not isinstance(weights, str):
+        raise TypeError(f"{caller}: expected weights to be a string, got {describe(weights)}")
+    window = given.pop("window")
     if window is None:
-        return -1, -1
+        window = (-1, -1)
     if not isinstance(window, tuple | list) or len(window) != 2:
         raise TypeError(f"{caller}: expected window to be a pair (left, right), got {window!r}")
-    return window[0], window[1]
+    given["window_left"], given["window_right"] = window
+    return given
 
 
-def _drawn_key(caller, generator, key, p, stream, shapes):
-    """The random numbers of a call, drawn from a generator. ``shapes`` gives the shapes of the weights."""
-    if key is not None:
+def _draw(caller, given, shapes):
+    """Draws the random numbers of a call from its generator, if it has one. ``shapes`` gives the shapes of the weights."""
+    generator, p = given.pop("generator"), given["dropout_p"]
+    if generator is None:
+        return
+    if given["dropout_key"] is not None:
         raise ValueError(f"{caller}: expected a generator or a dropout_key, got both")
     if not 0.0 < p < 1.0:
-        return None  # nothing is drawn
-    if stream != "aten":
-        return draw_dropout_key(generator)
-    state = generator.get_state()
+        return  # nothing is drawn
+    if given["dropout_stream"] != "aten":
+        given["dropout_key"] = draw_dropout_key(generator)
+        return
+    given["dropout_key"] = generator.get_state()
     for shape in shapes():  # the call uses the state; this advances the generator past the numbers that it draws
         torch.empty(shape).bernoulli_(1.0 - p, generator=generator)
-    return state

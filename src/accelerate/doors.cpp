@@ -1,5 +1,3 @@
-#include "accelerate/doors.h"
-
 #include <array>
 #include <limits>
 #include <memory>
@@ -22,15 +20,13 @@
 #include <c10/util/Exception.h>
 #include <torch/library.h>
 
-#include "accelerate/report.h"
 #include "accelerate/sdpa_call.h"
 #include "core/check.h"
 #include "functional/mask_check.h"
-#include "kernels/arguments_of_problem.h"
 #include "kernels/dropout_counter.h"
-#include "kernels/native_cpu/compute.h"
+#include "kernels/native_cpu/backend.h"
 #include "kernels/pytorch/aten_internals.h"
-#include "kernels/reference/gradients.h"
+#include "kernels/reference/backend.h"
 
 namespace attentive::accelerate {
 namespace {
@@ -59,17 +55,17 @@ Tensor output_for(const Problem& problem) {
 
 native_cpu::Computed forward(const Problem& problem, uint64_t key, const native_cpu::Results& wanted) {
   const native_cpu::PreparedCall prepared(problem, key);
-  return native_cpu::compute(prepared.call, prepared.in, wanted, output_for(problem));
+  return native_cpu::compute(prepared.call, prepared.tensors, wanted, output_for(problem));
 }
 
-native_cpu::Gradients backward(const Problem& problem, uint64_t key, const Tensor& grad_output,
-                               const native_cpu::Computed& computed, bool want_bias) {
+kernels::Gradients backward(const Problem& problem, uint64_t key, const Tensor& grad_output,
+                            const native_cpu::Computed& computed, bool want_bias) {
   const native_cpu::PreparedCall prepared(problem, key);
   native_cpu::Wanted wanted;
   if (want_bias) wanted.want_bias(problem.bias, problem.q.scalar_type());
   native_cpu::Incoming incoming;
   incoming.output = native_cpu::with_unit_stride(grad_output);
-  return native_cpu::compute_gradients(prepared.call, prepared.in, computed, incoming, wanted);
+  return native_cpu::compute_gradients(prepared.call, prepared.tensors, computed, incoming, wanted);
 }
 
 // Returns (B, H, …) that lies in memory as (B, …, H), as PyTorch's kernel returns everything but the output.

@@ -9,7 +9,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include "core/modes.h"
-#include "kernels/band.h"
+#include "kernels/call.h"
 #include "kernels/native_cpu/backend.h"
 #include "kernels/pytorch/aten_internals.h"
 

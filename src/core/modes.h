@@ -1,5 +1,8 @@
 #pragma once
 
+// The modes and properties of tensors that change what code on their numbers may do.
+
+#include <ATen/TensorSubclassLikeUtils.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
@@ -23,6 +26,19 @@ inline bool is_autocast(at::Device device) {
 inline at::ScalarType autocast_type(at::ScalarType type, at::Device device) {
   const bool cast = at::isFloatingType(type) && type != at::kDouble && is_autocast(device);
   return cast ? at::autocast::get_autocast_dtype(device.type()) : type;
+}
+
+/// Whether code that reads only the numbers of x misses nothing: forward-mode tangents and tensor subclasses
+/// rule that out. An undefined tensor is ordinary.
+inline bool is_ordinary(const at::Tensor& x) {
+  return !x.defined() || (!at::isTensorSubclassLike(x) && !has_tangent(x));
+}
+
+/// Whether vector code may read the memory of x directly as contiguous numbers of dtype `type`. Other
+/// layouts and pending signs rule that out, and tensors that are not ordinary.
+inline bool is_plain(const at::Tensor& x, at::ScalarType type = at::kFloat) {
+  return x.is_cpu() && x.layout() == at::kStrided && x.scalar_type() == type && x.is_contiguous() &&
+         !x.is_neg() && is_ordinary(x);
 }
 
 }  // namespace attentive

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <attentive/core/result.h>
+#include <attentive/core/options.h>
 
 #include "distributed/autograd_collectives.h"
 #include "functional/attention_part.h"

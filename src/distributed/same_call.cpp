@@ -10,7 +10,7 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
-#include "core/digest.h"
+#include "core/memory.h"
 #include "train/agreement.h"
 
 namespace attentive::distributed {

@@ -11,16 +11,16 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "core/check.h"
-#include "core/digest.h"
+#include "core/memory.h"
 #include "functional/dispatch.h"
 #include "functional/problem_builder.h"
-#include "kernels/band.h"
 #include "kernels/dropout_counter.h"
 #include "kernels/native_backward.h"
 
 namespace attentive {
 namespace {
 
+using kernels::kDifferentiable;
 using kernels::Problem;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
@@ -57,9 +57,6 @@ struct DispatchedProblem : torch::CustomClassHolder {
 
   AttentionResult run() const { return dispatch(caller, backend, problem); }
 };
-
-constexpr std::array kDifferentiable = {&Problem::q,     &Problem::k,    &Problem::v,
-                                        &Problem::sinks, &Problem::bias, &Problem::alibi_slopes};
 
 // Recomputes a call and returns the gradients of its differentiable tensors that are marked as wanted; the
 // others stay undefined.

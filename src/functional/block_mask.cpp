@@ -3,12 +3,12 @@
 
 #include <ATen/ops/empty.h>
 
-#include <attentive/functional/block_mask.h>
+#include <attentive/functional/attention.h>
 #include <attentive/score/tensors.h>
 
 #include "core/check.h"
 #include "core/kept_tensors.h"
-#include "kernels/native_cpu/compute.h"
+#include "kernels/native_cpu/backend.h"
 
 namespace attentive {
 namespace {

@@ -14,19 +14,17 @@
 #include <ATen/ops/gelu_backward.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <attentive/core/guards.h>
+#include <attentive/core/options.h>
 
 #include "core/modes.h"
 #include "kernels/dropout_counter.h"
 #include "kernels/gemm/scratch.h"
-#include "kernels/plain.h"
-#include "kernels/simd/dtypes.h"
 #include "kernels/simd/elementwise.h"
+#include "kernels/simd/selection.h"
 
 namespace attentive {
 namespace {
 
-using kernels::is_plain;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
@@ -246,7 +244,7 @@ at::Tensor fused_rotated_halves(const at::Tensor& x, const at::Tensor& cos, cons
   const auto type = x.scalar_type();
   if (!is_fusible(x) || x.dim() != 4 || x.layout() != at::kStrided || x.is_neg() || x.stride(3) != 1)
     return {};
-  if (!kernels::is_ordinary(x)) return {};
+  if (!is_ordinary(x)) return {};
   if (!is_plain(cos, type) || !is_plain(sin, type)) return {};
   at::Tensor out;
   for_numbers(type, [&](auto number) {

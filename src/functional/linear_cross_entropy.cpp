@@ -23,7 +23,6 @@
 #include "core/modes.h"
 #include "functional/linear.h"
 #include "functional/sum_of_products.h"
-#include "kernels/plain.h"
 
 namespace attentive {
 namespace {
@@ -376,7 +375,7 @@ at::Tensor linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weig
 
   const Inputs inputs{rows, weight, options.bias, counted};
   at::Tensor result;
-  if (kernels::is_ordinary(rows) && kernels::is_ordinary(weight) && kernels::is_ordinary(options.bias)) {
+  if (is_ordinary(rows) && is_ordinary(weight) && is_ordinary(options.bias)) {
     const auto needs = [](const at::Tensor& x) {
       return at::GradMode::is_enabled() && x.defined() && x.requires_grad();
     };

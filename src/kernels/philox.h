@@ -13,7 +13,7 @@
 
 #include <cstdint>
 
-#include "kernels/host_device.h"
+#include "kernels/terms.h"
 
 namespace attentive::kernels {
 

@@ -2,7 +2,9 @@
 
 // One attention call after validation, in the form that every backend receives. All shapes are 4-D.
 
+#include <algorithm>
 #include <array>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,14 +16,13 @@
 #include <ATen/core/grad_mode.h>
 
 #include <attentive/core/options.h>
-#include <attentive/core/result.h>
 #include <attentive/score/pair_functions.h>
 
-#include "kernels/band.h"
+#include "kernels/call.h"
 
 namespace attentive::kernels {
 
-struct Problem {
+struct Problem : Places {
   at::Tensor q;  ///< (B, H, L, D), any strides
   at::Tensor k;  ///< (B, Hkv, S, D), any strides; H % Hkv == 0
   at::Tensor v;  ///< (B, Hkv, S, Dv), any strides
@@ -47,13 +48,13 @@ struct Problem {
   double dropout_p = 0.0;  ///< in [0, 1]
   DropoutStream dropout_stream = DropoutStream::Any;
   std::optional<at::Generator> generator;  ///< a CPU generator; not set: the default one
-  /// Key of the Counter stream if several problems share one draw; the offsets are then added to b and h. If
-  /// not set, the backend draws it with `draw_dropout_key`.
+  /// Key of the Counter stream if several problems share one draw. If not set, the backend draws it with
+  /// `draw_dropout_key`.
   std::optional<uint64_t> dropout_key;
-  int64_t batch_offset = 0, head_offset = 0;
-  /// The place of the first key, and the lengths of the whole call (0: those of this problem), for score and
-  /// mask functions; a part of a call has those of the whole.
-  int64_t key_offset = 0, whole_queries = 0, whole_keys = 0;
+
+  /// The sequences of a packed problem, whose q, k and v hold the tokens of all of them as one batch item; it
+  /// has neither mask tensors nor a bias, and returns no weights. Null: the problem is not packed.
+  std::shared_ptr<const std::vector<Sequence>> sequences;
 
   Weights weights = Weights::None;
   bool logsumexp = false;
@@ -85,6 +86,20 @@ inline constexpr std::array kTensors = {
     &Problem::bias, &Problem::key_keep, &Problem::key_lengths, &Problem::alibi_slopes,
     &Problem::sinks};
 
+/// The tensors of a problem that may require a gradient, and whether autograd records operations on one.
+inline constexpr std::array kDifferentiable = {&Problem::q,     &Problem::k,    &Problem::v,
+                                               &Problem::sinks, &Problem::bias, &Problem::alibi_slopes};
+inline bool requires_gradient(const Problem& problem) {
+  return std::any_of(kDifferentiable.begin(), kDifferentiable.end(),
+                     [&](auto tensor) { return requires_gradient(problem.*tensor); });
+}
+
+/// Gradients of a problem's tensors; undefined for a tensor that requires none.
+struct Gradients {
+  at::Tensor q, k, v, sinks, bias, alibi_slopes;
+  std::vector<at::Tensor> captured = {};  ///< one per captured tensor; undefined if it requires none
+};
+
 /// The problem's options without its tensors.
 inline Problem without_tensors(Problem problem) {
   for (const auto tensor : kTensors) problem.*tensor = at::Tensor();
@@ -105,5 +120,12 @@ struct Outcome {
   AttentionResult result;
   Verdict verdict;
 };
+
+/// The n-th sequence of a packed problem, as a problem of its own.
+Problem sequence_of(const Problem& packed, size_t n);
+
+/// The results of a packed problem, of which `run` computes one sequence after the other.
+AttentionResult run_by_sequence(const Problem& packed,
+                                const std::function<AttentionResult(const Problem&)>& run);
 
 }  // namespace attentive::kernels

@@ -6,7 +6,7 @@
 
 #include "core/check.h"
 #include "functional/elementwise.h"
-#include "functional/token_weights.h"
+#include "functional/linear.h"
 #include "models/decoder_only.h"
 #include "models/model_config.h"
 #include "modules/attend.h"

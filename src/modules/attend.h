@@ -10,9 +10,7 @@
 #include <ATen/ops/cat.h>
 #include <torch/nn/module.h>
 
-#include <attentive/functional/alibi.h>
 #include <attentive/functional/attention.h>
-#include <attentive/functional/attention_context.h>
 #include <attentive/modules/position_bias.h>
 
 #include "core/check.h"

@@ -11,7 +11,7 @@
 #include <attentive/modules/module.h>
 
 #include "core/kept_tensors.h"
-#include "functional/adapted_weight.h"
+#include "functional/adapters.h"
 #include "modules/first_weights.h"
 
 namespace attentive {

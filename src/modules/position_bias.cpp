@@ -7,7 +7,7 @@
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 
-#include <attentive/functional/alibi.h>
+#include <attentive/functional/attention.h>
 #include <attentive/modules/position_bias.h>
 
 #include "core/kept_tensors.h"

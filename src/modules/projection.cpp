@@ -8,7 +8,7 @@
 #include <ATen/ops/silu.h>
 #include <ATen/ops/square.h>
 
-#include <attentive/functional/heads.h>
+#include <attentive/functional/heads_and_windows.h>
 
 #include "functional/elementwise.h"
 #include "functional/linear.h"

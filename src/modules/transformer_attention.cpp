@@ -1,4 +1,4 @@
-#include <attentive/functional/heads.h>
+#include <attentive/functional/heads_and_windows.h>
 #include <attentive/modules/transformer_attention.h>
 
 #include "modules/attend.h"

@@ -1,6 +1,6 @@
 #include <ATen/ops/cat.h>
 
-#include <attentive/functional/heads.h>
+#include <attentive/functional/heads_and_windows.h>
 #include <attentive/notebooks/vision_transformer.h>
 
 #include "modules/attend.h"

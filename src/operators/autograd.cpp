@@ -1,5 +1,3 @@
-#include "operators/autograd.h"
-
 #include <algorithm>
 #include <utility>
 

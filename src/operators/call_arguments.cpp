@@ -1,7 +1,9 @@
 #include "operators/call_arguments.h"
 
+#include <concepts>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include <c10/util/Exception.h>
@@ -17,51 +19,78 @@ constexpr std::string_view kStreams[] = {"any", "aten", "counter"};
 constexpr std::string_view kBackends[] = {"auto", "reference", "torch", "native"};
 constexpr std::string_view kWeights[] = {"none", "clean", "dropped"};
 
-template <class Enum>
-Enum named(std::string_view caller, const char* option, std::span<const std::string_view> names,
-           const std::string& name) {
-  std::string all;
-  for (size_t i = 0; i < names.size(); ++i) {
-    if (names[i] == name) return static_cast<Enum>(i);
-    all += (i == 0 ? "\"" : i + 1 < names.size() ? ", \"" : " or \"") + std::string(names[i]) + "\"";
+// Three streams visit the arguments or results of an operator in the order of its schema. This one counts
+// them.
+struct Counter {
+  size_t count = 0;
+
+  void tensor(const at::Tensor&) { ++count; }
+  void optional(const at::Tensor&) { ++count; }
+  template <class T>
+  void value(const T&) {
+    ++count;
   }
-  TORCH_CHECK_VALUE(false, caller, ": expected ", option, " to be ", all, ", got \"", name, "\"");
-}
+  template <class T>
+  void named(const char*, std::span<const std::string_view>, const T&) {
+    ++count;
+  }
+};
 
-template <class Enum>
-std::string text_of(std::span<const std::string_view> names, Enum value) {
-  return std::string(names[static_cast<size_t>(value)]);
-}
-
-// Takes arguments off a stack from the first one on.
+// Takes them off a stack.
 class Reader {
  public:
-  Reader(std::string_view caller, Stack& stack, size_t arguments)
-      : caller_(caller), stack_(stack), next_(stack.size() - arguments) {}
+  Reader(std::string_view caller, Stack& stack, size_t count)
+      : caller_(caller), stack_(stack), count_(count), next_(stack.size() - count) {}
 
-  at::Tensor tensor() {
+  void tensor(at::Tensor& x) {
     auto& value = stack_[next_++];
-    return value.isNone() ? at::Tensor() : std::move(value).toTensor();
+    x = value.isNone() ? at::Tensor() : std::move(value).toTensor();
   }
-  std::optional<double> optional_number() { return stack_[next_++].toOptional<double>(); }
-  double number() { return stack_[next_++].toDouble(); }
-  int64_t integer() { return stack_[next_++].toInt(); }
-  bool flag() { return stack_[next_++].toBool(); }
+  void optional(at::Tensor& x) { tensor(x); }
+  template <class T>
+  void value(T& x) {
+    x = stack_[next_++].to<T>();
+  }
   template <class Enum>
-  Enum named(const char* option, std::span<const std::string_view> names) {
-    return operators::named<Enum>(caller_, option, names, stack_[next_++].toStringRef());
+  void named(const char* option, std::span<const std::string_view> names, Enum& x) {
+    const std::string& name = stack_[next_++].toStringRef();
+    std::string all;
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (names[i] == name) {
+        x = static_cast<Enum>(i);
+        return;
+      }
+      all += (i == 0 ? "\"" : i + 1 < names.size() ? ", \"" : " or \"") + std::string(names[i]) + "\"";
+    }
+    TORCH_CHECK_VALUE(false, caller_, ": expected ", option, " to be ", all, ", got \"", name, "\"");
   }
-  void finish(size_t arguments) { torch::jit::drop(stack_, arguments); }
+  void finish() { torch::jit::drop(stack_, count_); }
 
  private:
   std::string_view caller_;
   Stack& stack_;
-  size_t next_;
+  size_t count_, next_;
 };
 
-at::IValue optional_tensor(const at::Tensor& x) {
-  return x.defined() ? at::IValue(x) : at::IValue();
-}
+// Puts them on a stack.
+class Writer {
+ public:
+  explicit Writer(Stack& stack) : stack_(stack) {}
+
+  void tensor(const at::Tensor& x) { torch::jit::push(stack_, x); }
+  void optional(const at::Tensor& x) { torch::jit::push(stack_, x.defined() ? at::IValue(x) : at::IValue()); }
+  template <class T>
+  void value(const T& x) {
+    torch::jit::push(stack_, x);
+  }
+  template <class Enum>
+  void named(const char*, std::span<const std::string_view> names, const Enum& x) {
+    torch::jit::push(stack_, std::string(names[static_cast<size_t>(x)]));
+  }
+
+ private:
+  Stack& stack_;
+};
 
 // ---- The arguments that every operator of a kind has, in one order.
 
@@ -75,70 +104,112 @@ constexpr std::string_view kOptions =
     "int window_left=-1, int window_right=-1, float? softcap=None, bool softmax_plus_one=False, "
     "float dropout_p=0.0, str dropout_stream=\"any\", Tensor? dropout_key=None, str backend=\"auto\"";
 constexpr std::string_view kWhichWeights = ", str weights=\"none\"";
-constexpr size_t kOptionCount = 12;
 
 std::string options_text(Kind kind) {
   return kind == Kind::Padded ? fmt::format("{}{}{}", kMasks, kOptions, kWhichWeights)
                               : std::string(kOptions);
 }
-size_t option_count(Kind kind) {
-  return kind == Kind::Padded ? 4 + kOptionCount + 1 : kOptionCount;
-}
 
-void read_inputs(Kind kind, Reader& from, CallArguments& call) {
-  call.q = from.tensor();
-  call.k = from.tensor();
-  call.v = from.tensor();
+template <class Stream, class Call>
+void visit_inputs(Kind kind, Stream& stream, Call& call) {
+  for (auto* tensor : {&call.q, &call.k, &call.v}) stream.tensor(*tensor);
   if (kind == Kind::Padded) return;
-  call.cu_seqlens_q = from.tensor();
-  call.cu_seqlens_k = from.tensor();
-}
-size_t input_count(Kind kind) {
-  return kind == Kind::Padded ? 3 : 5;
+  stream.tensor(call.cu_seqlens_q);
+  stream.tensor(call.cu_seqlens_k);
 }
 
-void read_options(Kind kind, Reader& from, CallArguments& call) {
+template <class Stream, class Call>
+void visit_options(Kind kind, Stream& stream, Call& call) {
   if (kind == Kind::Padded) {
-    call.keep = from.tensor();
-    call.bias = from.tensor();
-    call.key_keep = from.tensor();
-    call.key_lengths = from.tensor();
+    for (auto* mask : {&call.keep, &call.bias, &call.key_keep, &call.key_lengths}) stream.optional(*mask);
   }
-  call.alibi_slopes = from.tensor();
-  call.sinks = from.tensor();
   auto& options = call.options;
-  options.scale = from.optional_number();
-  options.causal = from.named<Causal>("causal", kCausals);
-  options.window.left = from.integer();
-  options.window.right = from.integer();
-  options.softcap = from.optional_number();
-  options.softmax_plus_one = from.flag();
-  options.dropout_p = from.number();
-  // The stream that every backend can compute from one key.
-  const auto stream = from.named<DropoutStream>("dropout_stream", kStreams);
-  options.dropout_stream = stream == DropoutStream::Any ? DropoutStream::Counter : stream;
-  call.dropout_key = from.tensor();
-  options.backend = from.named<Backend>("backend", kBackends);
-  if (kind == Kind::Padded) call.weights = from.named<Weights>("weights", kWeights);
+  stream.optional(call.alibi_slopes);
+  stream.optional(call.sinks);
+  stream.value(options.scale);
+  Causal causal = options.causal;
+  stream.named("causal", kCausals, causal);
+  if constexpr (!std::is_const_v<Call>) options.causal = causal;
+  stream.value(options.window.left);
+  stream.value(options.window.right);
+  stream.value(options.softcap);
+  stream.value(options.softmax_plus_one);
+  stream.value(options.dropout_p);
+  stream.named("dropout_stream", kStreams, options.dropout_stream);
+  stream.optional(call.dropout_key);
+  stream.named("backend", kBackends, options.backend);
+  if (kind == Kind::Padded) stream.named("weights", kWeights, call.weights);
 }
 
-void push_inputs(Kind kind, const CallArguments& call, Stack& stack) {
-  torch::jit::push(stack, call.q, call.k, call.v);
-  if (kind == Kind::Packed) torch::jit::push(stack, call.cu_seqlens_q, call.cu_seqlens_k);
+template <class Stream, class Call>
+requires std::same_as<std::remove_const_t<Call>, CallArguments>
+void visit(Kind kind, Stream& stream, Call& call) {
+  visit_inputs(kind, stream, call);
+  visit_options(kind, stream, call);
+  stream.value(call.logsumexp);
+  stream.value(call.for_backward);
 }
 
-void push_options(Kind kind, const CallArguments& call, Stack& stack) {
-  if (kind == Kind::Padded) {
-    torch::jit::push(stack, optional_tensor(call.keep), optional_tensor(call.bias),
-                     optional_tensor(call.key_keep), optional_tensor(call.key_lengths));
-  }
-  const auto& options = call.options;
-  torch::jit::push(stack, optional_tensor(call.alibi_slopes), optional_tensor(call.sinks), options.scale,
-                   text_of(kCausals, static_cast<Causal>(options.causal)), options.window.left,
-                   options.window.right, options.softcap, options.softmax_plus_one, options.dropout_p,
-                   text_of(kStreams, options.dropout_stream), optional_tensor(call.dropout_key),
-                   text_of(kBackends, options.backend));
-  if (kind == Kind::Padded) torch::jit::push(stack, text_of(kWeights, call.weights));
+template <class Stream, class Arguments>
+requires std::same_as<std::remove_const_t<Arguments>, BackwardArguments>
+void visit(Kind kind, Stream& stream, Arguments& arguments) {
+  stream.optional(arguments.incoming.output);
+  if (kind == Kind::Padded) stream.optional(arguments.incoming.weights);
+  stream.optional(arguments.incoming.logsumexp);
+  visit_inputs(kind, stream, arguments.call);
+  stream.tensor(arguments.output);
+  stream.tensor(arguments.statistics);
+  visit_options(kind, stream, arguments.call);
+  if (kind == Kind::Padded) stream.value(arguments.want_bias);
+  stream.value(arguments.want_alibi_slopes);
+  stream.value(arguments.want_sinks);
+}
+
+template <class Stream, class R>
+requires std::same_as<std::remove_const_t<R>, Results>
+void visit(Kind kind, Stream& stream, R& results) {
+  stream.tensor(results.output);
+  if (kind == Kind::Padded) stream.tensor(results.weights);
+  for (auto* tensor : {&results.logsumexp, &results.statistics, &results.dropout_key}) stream.tensor(*tensor);
+}
+
+template <class Stream, class G>
+requires std::same_as<std::remove_const_t<G>, Gradients>
+void visit(Kind kind, Stream& stream, G& gradients) {
+  for (auto* tensor : {&gradients.q, &gradients.k, &gradients.v}) stream.tensor(*tensor);
+  if (kind == Kind::Padded) stream.tensor(gradients.bias);
+  stream.tensor(gradients.alibi_slopes);
+  stream.tensor(gradients.sinks);
+}
+
+// Reads what visit_all(stream, x) visits.
+template <class T, class VisitAll>
+T read(std::string_view caller, Stack& stack, const VisitAll& visit_all) {
+  T x;
+  Counter counter;
+  visit_all(counter, x);
+  Reader from(caller, stack, counter.count);
+  visit_all(from, x);
+  from.finish();
+  return x;
+}
+
+template <class T>
+T pop(Kind kind, std::string_view caller, Stack& stack) {
+  return read<T>(caller, stack, [&](auto& stream, T& x) { visit(kind, stream, x); });
+}
+
+template <class T>
+void push_all(Kind kind, const T& x, Stack& stack) {
+  Writer to(stack);
+  visit(kind, to, x);
+}
+
+// The stream that every backend can compute from one key.
+CallArguments with_stream(CallArguments call) {
+  auto& stream = call.options.dropout_stream;
+  if (stream == DropoutStream::Any) stream = DropoutStream::Counter;
+  return call;
 }
 
 }  // namespace
@@ -190,95 +261,41 @@ const char* backward_name(Kind kind) {
 }
 
 CallArguments pop_call(Kind kind, Stack& stack) {
-  const size_t count = input_count(kind) + option_count(kind) + 2;
-  Reader from(name_of(kind), stack, count);
-  CallArguments call;
-  read_inputs(kind, from, call);
-  read_options(kind, from, call);
-  call.logsumexp = from.flag();
-  call.for_backward = from.flag();
-  from.finish(count);
-  return call;
+  return with_stream(pop<CallArguments>(kind, name_of(kind), stack));
 }
 
 CallArguments pop_explained(Stack& stack) {
-  const size_t count = input_count(Kind::Padded) + option_count(Kind::Padded) + 1;
-  Reader from("explain", stack, count);
-  CallArguments call;
-  read_inputs(Kind::Padded, from, call);
-  read_options(Kind::Padded, from, call);
-  call.logsumexp = from.flag();
-  from.finish(count);
-  return call;
+  return with_stream(read<CallArguments>("explain", stack, [](auto& stream, CallArguments& call) {
+    visit_inputs(Kind::Padded, stream, call);
+    visit_options(Kind::Padded, stream, call);
+    stream.value(call.logsumexp);
+  }));
 }
 
 BackwardArguments pop_backward(Kind kind, Stack& stack) {
-  const bool padded = kind == Kind::Padded;
-  const size_t count = (padded ? 3 : 2) + input_count(kind) + 2 + option_count(kind) + (padded ? 3 : 2);
-  Reader from(backward_name(kind), stack, count);
-  BackwardArguments arguments;
-  arguments.incoming.output = from.tensor();
-  if (padded) arguments.incoming.weights = from.tensor();
-  arguments.incoming.logsumexp = from.tensor();
-  read_inputs(kind, from, arguments.call);
-  arguments.output = from.tensor();
-  arguments.statistics = from.tensor();
-  read_options(kind, from, arguments.call);
-  if (padded) arguments.want_bias = from.flag();
-  arguments.want_alibi_slopes = from.flag();
-  arguments.want_sinks = from.flag();
-  from.finish(count);
+  auto arguments = pop<BackwardArguments>(kind, backward_name(kind), stack);
+  arguments.call = with_stream(std::move(arguments.call));
   return arguments;
 }
 
 void push(Kind kind, const CallArguments& call, Stack& stack) {
-  push_inputs(kind, call, stack);
-  push_options(kind, call, stack);
-  torch::jit::push(stack, call.logsumexp, call.for_backward);
+  push_all(kind, call, stack);
 }
-
 void push(Kind kind, const BackwardArguments& arguments, Stack& stack) {
-  torch::jit::push(stack, optional_tensor(arguments.incoming.output));
-  if (kind == Kind::Padded) torch::jit::push(stack, optional_tensor(arguments.incoming.weights));
-  torch::jit::push(stack, optional_tensor(arguments.incoming.logsumexp));
-  push_inputs(kind, arguments.call, stack);
-  torch::jit::push(stack, arguments.output, arguments.statistics);
-  push_options(kind, arguments.call, stack);
-  if (kind == Kind::Padded) torch::jit::push(stack, arguments.want_bias);
-  torch::jit::push(stack, arguments.want_alibi_slopes, arguments.want_sinks);
+  push_all(kind, arguments, stack);
 }
-
 void push(Kind kind, const Results& results, Stack& stack) {
-  torch::jit::push(stack, results.output);
-  if (kind == Kind::Padded) torch::jit::push(stack, results.weights);
-  torch::jit::push(stack, results.logsumexp, results.statistics, results.dropout_key);
+  push_all(kind, results, stack);
 }
-
 void push(Kind kind, const Gradients& gradients, Stack& stack) {
-  torch::jit::push(stack, gradients.q, gradients.k, gradients.v);
-  if (kind == Kind::Padded) torch::jit::push(stack, gradients.bias);
-  torch::jit::push(stack, gradients.alibi_slopes, gradients.sinks);
+  push_all(kind, gradients, stack);
 }
 
 Results pop_results(Kind kind, Stack& stack) {
-  Results results;
-  results.dropout_key = torch::jit::pop(stack).toTensor();
-  results.statistics = torch::jit::pop(stack).toTensor();
-  results.logsumexp = torch::jit::pop(stack).toTensor();
-  if (kind == Kind::Padded) results.weights = torch::jit::pop(stack).toTensor();
-  results.output = torch::jit::pop(stack).toTensor();
-  return results;
+  return pop<Results>(kind, name_of(kind), stack);
 }
-
 Gradients pop_gradients(Kind kind, Stack& stack) {
-  Gradients gradients;
-  gradients.sinks = torch::jit::pop(stack).toTensor();
-  gradients.alibi_slopes = torch::jit::pop(stack).toTensor();
-  if (kind == Kind::Padded) gradients.bias = torch::jit::pop(stack).toTensor();
-  gradients.v = torch::jit::pop(stack).toTensor();
-  gradients.k = torch::jit::pop(stack).toTensor();
-  gradients.q = torch::jit::pop(stack).toTensor();
-  return gradients;
+  return pop<Gradients>(kind, backward_name(kind), stack);
 }
 
 }  // namespace attentive::operators

@@ -9,24 +9,20 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/Exception.h>
 
 #include "core/check.h"
-#include "functional/attention_varlen.h"
 #include "functional/dispatch.h"
 #include "functional/problem_builder.h"
-#include "kernels/arguments_of_problem.h"
 #include "kernels/dropout_counter.h"
 #include "kernels/native_cpu/backend.h"
-#include "kernels/native_cpu/compute.h"
-#include "kernels/reference/gradients.h"
-#include "operators/layouts.h"
+#include "kernels/reference/backend.h"
 
 namespace attentive::operators {
 namespace {
@@ -98,7 +94,7 @@ Computed compute(const char* caller, const CallArguments& call, const Problem& p
   }
   const native_cpu::PreparedCall native(problem, kernels::dropout_key_of(problem));
   const auto computed = native_cpu::compute(
-      native.call, native.in,
+      native.call, native.tensors,
       {.logsumexp = call.logsumexp, .statistics = call.for_backward, .weights = call.weights}, output);
   return {{computed.output, computed.weights, computed.logsumexp}, computed.statistics};
 }
@@ -111,9 +107,9 @@ Gradients native_gradients(const Problem& problem, const BackwardArguments& argu
   if (arguments.want_alibi_slopes) wanted.slopes = problem.alibi_slopes.sizes();
   wanted.sinks = arguments.want_sinks;
   auto found = native_cpu::compute_gradients(
-      native.call, native.in, {native_cpu::with_unit_stride(output), {}, statistics.contiguous()},
+      native.call, native.tensors, {native_cpu::with_unit_stride(output), {}, statistics.contiguous()},
       native_cpu::incoming_of(incoming, output, problem.weights), wanted);
-  return {found.q, found.k, found.v, found.bias, found.slopes, found.sinks};
+  return {found.q, found.k, found.v, found.bias, found.alibi_slopes, found.sinks};
 }
 
 // Lets operations of this scope be recorded by autograd, although they run inside an operator.
@@ -160,30 +156,20 @@ AttentionResult of_rank_4(const AttentionResult& incoming, const Problem& proble
           shaped(incoming.logsumexp, {})};
 }
 
-// The incoming gradients of sequence n of a packed call.
-AttentionResult of_sequence(const AttentionResult& incoming, int64_t first, int64_t rows) {
-  const auto output = incoming.output.defined()
-                          ? incoming.output.narrow(0, first, rows).transpose(0, 1).unsqueeze(0)
-                          : Tensor();
-  const auto logsumexp =
-      incoming.logsumexp.defined() ? incoming.logsumexp.narrow(1, first, rows).unsqueeze(0) : Tensor();
-  return {output, {}, logsumexp};
-}
-
-void add(Tensor& sum, const Tensor& part) {
-  if (part.defined()) sum = sum.defined() ? sum + part : part;
-}
-
-// The sequences of a packed call with the random numbers of the call, and the key of these.
+// A packed call with its random numbers, and the key of these.
 std::pair<PackedCall, Tensor> packed_call_of(const CallArguments& call) {
   auto packed =
       packed_call(call.q, call.k, call.v, call.cu_seqlens_q, call.cu_seqlens_k, call.options, call.extras());
-  auto key = take_dropout_key(name_of(Kind::Packed), call, packed.whole);
-  for (auto& one : packed.sequences) {
-    one.dropout_key = packed.whole.dropout_key;
-    one.generator = packed.whole.generator;
-  }
+  auto key = take_dropout_key(name_of(Kind::Packed), call, packed.problem);
   return {std::move(packed), std::move(key)};
+}
+
+// Packed tokens (T, H, D) as the problem has them, (1, H, T, D), and back.
+Tensor heads_first(const Tensor& x) {
+  return x.defined() ? x.transpose(0, 1).unsqueeze(0) : x;
+}
+Tensor tokens_first(const Tensor& x) {
+  return x.squeeze(0).transpose(0, 1);
 }
 
 using GradientsOfProblem =
@@ -212,27 +198,12 @@ Gradients padded_gradients(const BackwardArguments& arguments, const GradientsOf
 
 Gradients packed_gradients(const BackwardArguments& arguments, const GradientsOfProblem& compute) {
   const auto& call = arguments.call;
+  const auto& incoming = arguments.incoming;
   const auto packed = packed_call_of(call).first;
-  std::vector<Tensor> of_q, of_k, of_v;
-  Gradients found;
-  int64_t first = 0;
-  for (const auto& one : packed.sequences) {
-    const auto rows = one.queries();
-    const auto part =
-        compute(one, packed.backend, arguments.output.narrow(0, first, rows).transpose(0, 1).unsqueeze(0),
-                arguments.statistics.narrow(2, first, rows).unsqueeze(1),
-                of_sequence(arguments.incoming, first, rows));
-    const auto tokens_first = [](const Tensor& x) { return x.squeeze(0).transpose(0, 1); };
-    of_q.push_back(tokens_first(part.q));
-    of_k.push_back(tokens_first(part.k));
-    of_v.push_back(tokens_first(part.v));
-    add(found.alibi_slopes, part.alibi_slopes);
-    add(found.sinks, part.sinks);
-    first += rows;
-  }
-  found.q = at::cat(of_q);
-  found.k = at::cat(of_k);
-  found.v = at::cat(of_v);
+  const auto of_rows = incoming.logsumexp.defined() ? incoming.logsumexp.unsqueeze(0) : Tensor();
+  auto found = compute(packed.problem, packed.backend, heads_first(arguments.output),
+                       arguments.statistics.unsqueeze(1), {heads_first(incoming.output), {}, of_rows});
+  for (auto* gradient : {&found.q, &found.k, &found.v}) *gradient = tokens_first(*gradient);
   if (found.alibi_slopes.defined())
     found.alibi_slopes = found.alibi_slopes.reshape(call.alibi_slopes.sizes());
   return found;
@@ -277,19 +248,17 @@ Results packed_forward(const CallArguments& call) {
   std::tie(packed, results.dropout_key) = packed_call_of(call);
   const auto& q = call.q;
   const auto floats = q.options().dtype(at::kFloat);
-  const auto wide = q.options().dtype(wide_type(q));
   results.output = at::empty({q.size(0), q.size(1), call.v.size(2)}, q.options());
-  results.logsumexp = call.logsumexp ? at::empty({q.size(1), q.size(0)}, wide) : nothing(wide);
-  results.statistics = call.for_backward ? at::zeros({2, q.size(1), q.size(0)}, floats) : nothing(floats);
-  int64_t first = 0;
-  for (const auto& one : packed.sequences) {
-    const auto rows = one.queries();
-    const auto computed = compute(name_of(Kind::Packed), call, one, packed.backend,
-                                  results.output.narrow(0, first, rows).transpose(0, 1).unsqueeze(0));
-    if (call.logsumexp) results.logsumexp.narrow(1, first, rows).copy_(computed.result.logsumexp.squeeze(0));
-    if (computed.statistics.defined())
-      results.statistics.narrow(2, first, rows).copy_(computed.statistics.squeeze(1));
-    first += rows;
+  const auto computed =
+      compute(name_of(Kind::Packed), call, packed.problem, packed.backend, heads_first(results.output));
+  results.logsumexp = call.logsumexp ? computed.result.logsumexp.squeeze(0).contiguous()
+                                     : nothing(q.options().dtype(wide_type(q)));
+  if (!call.for_backward) {
+    results.statistics = nothing(floats);
+  } else if (computed.statistics.defined()) {
+    results.statistics = computed.statistics.squeeze(1);
+  } else {
+    results.statistics = at::zeros({2, q.size(1), q.size(0)}, floats);
   }
   return results;
 }
@@ -357,6 +326,66 @@ Gradients gradients_with_graph(Kind kind, const BackwardArguments& arguments) {
     if (!term->defined()) *term = nothing(call.q.options());
   }
   return found;
+}
+
+namespace {
+
+using at::Tensor;
+
+Tensor shape_of_key(const CallArguments& call, const at::TensorOptions& options) {
+  if (call.options.dropout_p <= 0.0) return nothing(options.dtype(at::kLong));
+  const bool aten = call.options.dropout_stream == DropoutStream::Aten;
+  return at::empty(dropout_key_sizes(call.options), options.dtype(aten ? at::kByte : at::kLong));
+}
+
+}  // namespace
+
+Results shapes_of_results(Kind kind, const CallArguments& call) {
+  const auto& q = call.q;
+  TORCH_CHECK_VALUE(q.dim() >= 2 && call.k.dim() == q.dim() && call.v.dim() == q.dim(),
+                    "attention: expected q, k and v of one rank of at least 2, got ", q.dim(), ", ",
+                    call.k.dim(), " and ", call.v.dim());
+  const auto wide = q.options().dtype(wide_type(q)), floats = q.options().dtype(at::kFloat);
+  Results results;
+  results.dropout_key = shape_of_key(call, q.options());
+  if (kind == Kind::Packed) {
+    const auto tokens = q.sym_size(0), heads = q.sym_size(1);
+    results.output = at::empty_symint({tokens, heads, call.v.sym_size(-1)}, q.options());
+    results.logsumexp = call.logsumexp ? at::empty_symint({heads, tokens}, wide) : nothing(wide);
+    results.statistics = call.for_backward ? at::empty_symint({2, heads, tokens}, floats) : nothing(floats);
+    return results;
+  }
+  results.output = output_like(q, call.v);
+  c10::SymDimVector rows(q.sym_sizes());
+  rows.pop_back();
+  auto pairs = rows;
+  pairs.push_back(call.k.sym_size(-2));
+  results.weights =
+      call.weights == Weights::None ? nothing(q.options()) : at::empty_symint(pairs, q.options());
+  results.logsumexp = call.logsumexp ? at::empty_symint(rows, wide) : nothing(wide);
+  results.statistics = nothing(floats);
+  if (call.for_backward) {
+    // Dimensions before the heads are one batch, and there is one head where q has no dimension for it.
+    c10::SymInt batch = 1;
+    const auto rank = q.dim();
+    for (int64_t d = 0; d < (rank >= 4 ? rank - 3 : rank - 2); ++d) batch = batch * q.sym_size(d);
+    results.statistics =
+        at::empty_symint({2, batch, rank >= 4 ? q.sym_size(-3) : c10::SymInt(1), q.sym_size(-2)}, floats);
+  }
+  return results;
+}
+
+Gradients shapes_of_gradients(const BackwardArguments& arguments) {
+  const auto& call = arguments.call;
+  const auto of_term = [&](bool wanted, const Tensor& term) {
+    return wanted ? at::empty_like(term) : nothing(call.q.options());
+  };
+  return {at::empty_like(call.q),
+          at::empty_like(call.k),
+          at::empty_like(call.v),
+          of_term(arguments.want_bias, call.bias),
+          of_term(arguments.want_alibi_slopes, call.alibi_slopes),
+          of_term(arguments.want_sinks, call.sinks)};
 }
 
 }  // namespace attentive::operators

@@ -2,6 +2,13 @@
 
 // The operators on tensors with memory.
 
+#include <utility>
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/boxing/KernelFunction.h>
+#include <ATen/core/stack.h>
+#include <ATen/ops/empty.h>
+
 #include "operators/call_arguments.h"
 
 namespace attentive::operators {
@@ -21,5 +28,47 @@ at::DimVector dropout_key_sizes(const AttentionOptions& options);
 
 /// Draws the key of one call from a CPU generator; from the default one if none is given.
 at::Tensor draw_dropout_key(const std::optional<at::Generator>& generator);
+
+// Shapes and memory layouts that the operators promise, for tensors with memory and for those of symbolic
+// size without.
+
+/// An output of `attention`, (..., H, L, Dv), which lies in memory as (..., L, H, Dv), so that merging the
+/// heads afterwards is a view. Without heads it is contiguous.
+inline at::Tensor output_like(const at::Tensor& q, const at::Tensor& v) {
+  c10::SymDimVector sizes(q.sym_sizes());
+  sizes.back() = v.sym_size(-1);
+  const auto rank = sizes.size();
+  if (rank < 4) return at::empty_symint(sizes, q.options());
+  std::swap(sizes[rank - 3], sizes[rank - 2]);
+  return at::empty_symint(sizes, q.options()).transpose(-3, -2);
+}
+
+/// The place of a result that was not asked for.
+inline at::Tensor nothing(const at::TensorOptions& options) {
+  return at::empty({0}, options);
+}
+
+/// The dtype of a logsumexp.
+inline at::ScalarType wide_type(const at::Tensor& q) {
+  return q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+// The operators on tensors without memory, whose sizes may be symbolic.
+
+/// Results and gradients of the shapes, dtypes and strides that `forward` and `backward` return.
+Results shapes_of_results(Kind kind, const CallArguments& call);
+Gradients shapes_of_gradients(const BackwardArguments& arguments);
+
+// The operators under autograd and under autocast.
+
+/// Kernels of the autograd keys. The backward operator can be differentiated again.
+template <Kind kKind>
+void forward_with_autograd(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+template <Kind kKind>
+void backward_with_autograd(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+
+/// Kernel of the autocast keys: q, k and v are cast.
+template <Kind kKind>
+void forward_with_autocast(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 }  // namespace attentive::operators

@@ -10,10 +10,8 @@
 #include <attentive/functional/explain.h>
 #include <attentive/operators.h>
 
-#include "operators/autograd.h"
 #include "operators/call_arguments.h"
 #include "operators/compute.h"
-#include "operators/shapes.h"
 
 namespace attentive {
 namespace operators {

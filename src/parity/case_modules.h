@@ -16,7 +16,7 @@
 #include <nlohmann/json.hpp>
 #include <torch/nn/module.h>
 
-#include <attentive/core/guards.h>
+#include <attentive/core/options.h>
 #include <attentive/parity/case.h>
 
 namespace attentive {

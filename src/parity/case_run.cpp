@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <attentive/core/guards.h>
+#include <attentive/core/options.h>
 #include <attentive/files/state_dict.h>
 #include <attentive/modules/module.h>
 #include <attentive/parity/compare.h>

@@ -12,7 +12,7 @@
 #include <attentive/compat/multihead_attention.h>
 #include <attentive/compat/transformer.h>
 #include <attentive/compat/transformer_layers.h>
-#include <attentive/core/guards.h>
+#include <attentive/core/options.h>
 #include <attentive/functional/attention.h>
 
 #include "parity/case_modules.h"

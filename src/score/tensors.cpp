@@ -158,24 +158,15 @@ TensorIndex operator-(const TensorIndex& a) {
 TensorIndex operator+(const TensorIndex& a) {
   return a;
 }
-TensorMask operator<(const TensorIndex& a, const TensorIndex& b) {
-  return {a.pairs.lt(b.pairs)};
-}
-TensorMask operator<=(const TensorIndex& a, const TensorIndex& b) {
-  return {a.pairs.le(b.pairs)};
-}
-TensorMask operator>(const TensorIndex& a, const TensorIndex& b) {
-  return {a.pairs.gt(b.pairs)};
-}
-TensorMask operator>=(const TensorIndex& a, const TensorIndex& b) {
-  return {a.pairs.ge(b.pairs)};
-}
-TensorMask operator==(const TensorIndex& a, const TensorIndex& b) {
-  return {a.pairs.eq(b.pairs)};
-}
-TensorMask operator!=(const TensorIndex& a, const TensorIndex& b) {
-  return {a.pairs.ne(b.pairs)};
-}
+#define ATTENTIVE_COMPARE(OP)                                          \
+  TensorMask operator OP(const TensorIndex& a, const TensorIndex& b) { \
+    return {a.pairs OP b.pairs};                                       \
+  }                                                                    \
+  TensorMask operator OP(const TensorScore& a, const TensorScore& b) { \
+    return {a.pairs OP b.pairs};                                       \
+  }
+ATTENTIVE_COMPARISONS(ATTENTIVE_COMPARE)
+#undef ATTENTIVE_COMPARE
 TensorIndex abs(const TensorIndex& a) {
   return {magnitude(a.pairs), a.evaluation};
 }
@@ -210,53 +201,14 @@ TensorScore operator-(const TensorScore& a) {
 TensorScore operator+(const TensorScore& a) {
   return a;
 }
-TensorMask operator<(const TensorScore& a, const TensorScore& b) {
-  return {a.pairs.lt(b.pairs)};
-}
-TensorMask operator<=(const TensorScore& a, const TensorScore& b) {
-  return {a.pairs.le(b.pairs)};
-}
-TensorMask operator>(const TensorScore& a, const TensorScore& b) {
-  return {a.pairs.gt(b.pairs)};
-}
-TensorMask operator>=(const TensorScore& a, const TensorScore& b) {
-  return {a.pairs.ge(b.pairs)};
-}
-TensorMask operator==(const TensorScore& a, const TensorScore& b) {
-  return {a.pairs.eq(b.pairs)};
-}
-TensorMask operator!=(const TensorScore& a, const TensorScore& b) {
-  return {a.pairs.ne(b.pairs)};
-}
-TensorScore exp(const TensorScore& a) {
-  return TensorScore(at::exp(a.pairs));
-}
-TensorScore log(const TensorScore& a) {
-  return TensorScore(at::log(a.pairs));
-}
-TensorScore tanh(const TensorScore& a) {
-  return TensorScore(at::tanh(a.pairs));
-}
-TensorScore sqrt(const TensorScore& a) {
-  return TensorScore(at::sqrt(a.pairs));
-}
-TensorScore rsqrt(const TensorScore& a) {
-  return TensorScore(at::rsqrt(a.pairs));
-}
+#define ATTENTIVE_TENSOR_FUNCTION(function)    \
+  TensorScore function(const TensorScore& a) { \
+    return TensorScore(at::function(a.pairs)); \
+  }
+ATTENTIVE_SCORE_FUNCTIONS(ATTENTIVE_TENSOR_FUNCTION)
+#undef ATTENTIVE_TENSOR_FUNCTION
 TensorScore abs(const TensorScore& a) {
   return TensorScore(magnitude(a.pairs));
-}
-TensorScore sigmoid(const TensorScore& a) {
-  return TensorScore(at::sigmoid(a.pairs));
-}
-TensorScore softplus(const TensorScore& a) {
-  return TensorScore(at::softplus(a.pairs));
-}
-TensorScore sin(const TensorScore& a) {
-  return TensorScore(at::sin(a.pairs));
-}
-TensorScore cos(const TensorScore& a) {
-  return TensorScore(at::cos(a.pairs));
 }
 TensorScore floor(const TensorScore& a) {
   return TensorScore(at::floor(a.pairs));

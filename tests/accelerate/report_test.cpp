@@ -1,7 +1,5 @@
 // The switch, the guard and the report.
 
-#include "accelerate/report.h"
-
 #include <thread>
 #include <vector>
 

@@ -22,7 +22,7 @@
 #include <torch/optim/sgd.h>
 
 #include <attentive/compat/from.h>
-#include <attentive/core/guards.h>
+#include <attentive/core/options.h>
 #include <attentive/functional/attention_recorder.h>
 
 #include "support/compare.h"

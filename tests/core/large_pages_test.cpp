@@ -1,5 +1,3 @@
-#include "core/large_pages.h"
-
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
@@ -15,6 +13,8 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <attentive/functional/attention.h>
+
+#include "core/memory.h"
 
 using namespace attentive;
 

@@ -23,7 +23,7 @@
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
 
-#include <attentive/core/guards.h>
+#include <attentive/core/options.h>
 #include <attentive/functional/activation_checkpoint.h>
 #include <attentive/functional/attention.h>
 #include <attentive/functional/attention_recorder.h>

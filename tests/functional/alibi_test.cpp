@@ -2,7 +2,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/functional/alibi.h>
+#include <attentive/functional/attention.h>
 
 #include "support/compare.h"
 #include "support/errors.h"

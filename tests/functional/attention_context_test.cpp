@@ -7,7 +7,7 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include <attentive/functional/attention_context.h>
+#include <attentive/functional/attention.h>
 #include <attentive/models/gpt.h>
 
 #include "support/compare.h"

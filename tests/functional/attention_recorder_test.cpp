@@ -16,7 +16,7 @@
 #include <catch2/generators/catch_generators_range.hpp>
 #include <torch/csrc/autograd/function.h>
 
-#include <attentive/core/guards.h>
+#include <attentive/core/options.h>
 #include <attentive/functional/attention_recorder.h>
 #include <attentive/functional/linear_attention.h>
 

@@ -1,6 +1,8 @@
 #include <limits>
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
@@ -29,6 +31,18 @@ struct Packed {
   at::Tensor v = at::randn({14, 2, 5}, at::kDouble);
   at::Tensor ends_q = at::tensor({0, 4, 4, 5, 11}, at::kInt);
   at::Tensor ends_k = at::tensor({0, 6, 8, 8, 14}, at::kInt);
+};
+
+// Sets the number of threads until the end of the scope.
+class ThreadCount {
+ public:
+  explicit ThreadCount(int count) : before_(at::get_num_threads()) { at::set_num_threads(count); }
+  ~ThreadCount() { at::set_num_threads(before_); }
+  ThreadCount(const ThreadCount&) = delete;
+  ThreadCount& operator=(const ThreadCount&) = delete;
+
+ private:
+  int before_;
 };
 
 }  // namespace
@@ -72,7 +86,7 @@ TEST_CASE("packed sequences equal one call per sequence", "[varlen]") {
 
 TEST_CASE("score and mask functions count within a packed sequence, whose number is at.batch",
           "[varlen][score]") {
-  const auto backend = GENERATE(Backend::Auto, Backend::Reference);  // Native refuses empty sequences
+  const auto backend = GENERATE(Backend::Auto, Backend::Reference);  // an empty sequence alone is none of Native's calls
   INFO(to_string(backend));
   at::manual_seed(8);
   Packed p;
@@ -109,6 +123,90 @@ TEST_CASE("score and mask functions count within a packed sequence, whose number
   const auto found = torch::autograd::grad({got.output.square().sum()}, leaves),
              want = torch::autograd::grad({at::cat(outputs).square().sum()}, leaves);
   for (size_t n = 0; n < leaves.size(); ++n) CHECK_WITHIN(found[n], want[n], {1e-5, 5e-6});
+}
+
+TEST_CASE("the native kernel computes each packed sequence with the bits of a call of its own", "[varlen]") {
+  const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kHalf);
+  const auto threads = GENERATE(1, 3);
+  INFO(c10::toString(type) << ", threads " << threads);
+  const ThreadCount count(threads);
+  at::manual_seed(11);
+  // Among short sequences, one that is worth all threads, empty ones, and one with tiles of a mask function.
+  const std::vector<int64_t> lengths_q = {3, 0, 40, 1, 700, 5, 17, 300, 2, 64},
+                             lengths_k = {5, 4, 40, 1200, 700, 0, 9, 300, 2, 64};
+  const auto ends_of = [](const std::vector<int64_t>& lengths) {
+    std::vector<int64_t> ends{0};
+    for (const int64_t length : lengths) ends.push_back(ends.back() + length);
+    return ends;
+  };
+  const auto ends_q = ends_of(lengths_q), ends_k = ends_of(lengths_k);
+  const auto numbers = [&](int64_t tokens, int64_t heads, int64_t dim) {
+    return at::randn({tokens, heads, dim}).to(type).requires_grad_(true);
+  };
+  const auto q = numbers(ends_q.back(), 4, 24), k = numbers(ends_k.back(), 2, 24),
+             v = numbers(ends_k.back(), 2, 16);
+  AttentionOptions options{.backend = Backend::Native};
+  AttentionExtras extras{.logsumexp = true};
+  const auto table = at::randn({4}).requires_grad_(true);
+  std::vector<at::Tensor> shared;  // tensors to whose gradients every sequence adds
+  SECTION("plain") {}
+  SECTION("causal, softcap and sinks") {
+    options.causal = Causal::BottomRight;
+    options.softcap = 3.0;
+    extras.sinks = at::randn({4}).requires_grad_(true);
+    shared = {extras.sinks};
+  }
+  SECTION("window and slopes") {
+    options.window = {30, 5};
+    extras.alibi_slopes = at::rand({4}).requires_grad_(true);
+    shared = {extras.alibi_slopes};
+  }
+  SECTION("functions of pairs") {
+    const auto slope = captured(table);
+    extras.score = score_mod([=](auto s, auto at) { return s - slope(at.head) * abs(at.query - at.key); });
+    extras.block_mask = mask_mod([](auto at) { return (at.query >= at.key) | (at.key < 3); });
+    shared = {table};
+  }
+  const auto got = attention_varlen(q, k, v, at::tensor(ends_q), at::tensor(ends_k), options, extras);
+  const auto finite = [](const at::Tensor& x) { return x.masked_fill(x.isinf(), 0.0); };
+  const auto grad_output = at::randn(got.output.sizes()).to(type);
+  auto leaves = shared;
+  leaves.insert(leaves.begin(), {q, k, v});
+  const auto found =
+      torch::autograd::grad({got.output, finite(got.logsumexp).sum()}, leaves, {grad_output, at::ones({})});
+  std::vector<at::Tensor> sums(shared.size());
+  for (size_t n = 0; n < lengths_q.size(); ++n) {
+    INFO("sequence " << n);
+    const auto part = [](const at::Tensor& x, const std::vector<int64_t>& ends, size_t at) {
+      return x.slice(0, ends[at], ends[at + 1]);
+    };
+    const auto alone = [&](const at::Tensor& x, const std::vector<int64_t>& ends) {
+      return part(x.detach(), ends, n).transpose(0, 1).unsqueeze(0).requires_grad_(true);
+    };
+    const auto one_q = alone(q, ends_q), one_k = alone(k, ends_k), one_v = alone(v, ends_k);
+    if (lengths_q[n] == 0 || lengths_k[n] == 0) {  // which attention() leaves to the definition
+      CHECK(part(got.output, ends_q, n).eq(0).all().item<bool>());
+      CHECK(got.logsumexp.slice(1, ends_q[n], ends_q[n + 1]).isneginf().all().item<bool>());
+      CHECK(part(found[0], ends_q, n).eq(0).all().item<bool>());
+      CHECK(part(found[1], ends_k, n).eq(0).all().item<bool>());
+      CHECK(part(found[2], ends_k, n).eq(0).all().item<bool>());
+      continue;
+    }
+    const auto one = attention(one_q, one_k, one_v, options, extras);
+    CHECK(bit_equal(part(got.output, ends_q, n), one.output[0].transpose(0, 1)));
+    CHECK(bit_equal(got.logsumexp.slice(1, ends_q[n], ends_q[n + 1]), one.logsumexp[0]));
+    auto one_leaves = shared;
+    one_leaves.insert(one_leaves.begin(), {one_q, one_k, one_v});
+    const auto want =
+        torch::autograd::grad({one.output, finite(one.logsumexp).sum()}, one_leaves,
+                              {part(grad_output, ends_q, n).transpose(0, 1).unsqueeze(0), at::ones({})});
+    CHECK(bit_equal(part(found[0], ends_q, n), want[0][0].transpose(0, 1)));
+    CHECK(bit_equal(part(found[1], ends_k, n), want[1][0].transpose(0, 1)));
+    CHECK(bit_equal(part(found[2], ends_k, n), want[2][0].transpose(0, 1)));
+    for (size_t i = 0; i < shared.size(); ++i)
+      sums[i] = sums[i].defined() ? sums[i] + want[3 + i].to(at::kDouble) : want[3 + i].to(at::kDouble);
+  }
+  for (size_t i = 0; i < shared.size(); ++i) CHECK_WITHIN(found[3 + i], sums[i], {1e-4, 1e-4});
 }
 
 TEST_CASE("packed sequences do not see each other", "[varlen]") {

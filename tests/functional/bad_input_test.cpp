@@ -12,7 +12,7 @@
 #include <catch2/generators/catch_generators.hpp>
 
 #include <attentive/functional/explain.h>
-#include <attentive/functional/heads.h>
+#include <attentive/functional/heads_and_windows.h>
 #include <attentive/functional/linear_attention.h>
 #include <attentive/modules/multi_head_attention.h>
 

@@ -1,7 +1,5 @@
 // Compares the bounds of causality and windows with their definition, pair by pair.
 
-#include "kernels/band.h"
-
 #include <cstdint>
 #include <limits>
 
@@ -9,6 +7,8 @@
 #include <catch2/generators/catch_generators.hpp>
 
 #include <attentive/core/options.h>
+
+#include "kernels/call.h"
 
 using namespace attentive;
 using kernels::Band;

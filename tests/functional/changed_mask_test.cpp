@@ -15,7 +15,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <attentive/core/guards.h>
+#include <attentive/core/options.h>
 #include <attentive/functional/explain.h>
 #include <attentive/functional/linear_attention.h>
 #include <attentive/modules/multi_head_attention.h>

@@ -12,7 +12,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <attentive/functional/attention.h>
-#include <attentive/functional/describe_mask.h>
+#include <attentive/functional/explain.h>
 
 #include "support/errors.h"
 #include "support/special_numbers.h"

@@ -9,7 +9,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <attentive/core/guards.h>
+#include <attentive/core/options.h>
 
 #include "functional/elementwise.h"
 #include "kernels/dropout_counter.h"

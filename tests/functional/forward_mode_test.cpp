@@ -14,7 +14,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <torch/csrc/autograd/forward_grad.h>
 
-#include <attentive/core/guards.h>
+#include <attentive/core/options.h>
 #include <attentive/functional/attention_recorder.h>
 #include <attentive/functional/explain.h>
 #include <attentive/functional/linear_attention.h>

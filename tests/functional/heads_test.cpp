@@ -1,7 +1,7 @@
 #include <ATen/ops/randn.h>
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/functional/heads.h>
+#include <attentive/functional/heads_and_windows.h>
 
 #include "support/errors.h"
 

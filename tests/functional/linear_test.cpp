@@ -21,7 +21,7 @@
 #include <attentive/notebooks/toy_notebook.h>
 #include <attentive/parity/compare.h>
 
-#include "kernels/gemm/gemm.h"
+#include "kernels/gemm/products.h"
 #include "kernels/simd/selection.h"
 #include "support/autocast.h"
 #include "support/compare.h"

@@ -2,7 +2,7 @@
 #include <ATen/ops/randn.h>
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/functional/shifted_windows.h>
+#include <attentive/functional/heads_and_windows.h>
 
 #include "support/compare.h"
 #include "support/errors.h"

@@ -21,7 +21,7 @@
 #include <catch2/generators/catch_generators_range.hpp>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <attentive/core/guards.h>
+#include <attentive/core/options.h>
 
 #include "support/cells.h"
 #include "support/errors.h"

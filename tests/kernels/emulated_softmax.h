@@ -13,7 +13,7 @@ namespace attentive::test {
 
 /// Calls row(T{}, block, index) for every row of elements of type T.
 template <class Row>
-void for_each_row(const kernels::KernelArguments& call, kernels::Element type, const Row& row) {
+void for_each_row(const kernels::Call& call, kernels::Element type, const Row& row) {
   const auto all = [&](auto number) {
     for (int64_t index = 0; index < call.B * call.H * call.L; ++index) {
       EmulatedBlock block(kernels::native_cuda::threads_for(call.S), index % 2 == 1);
@@ -26,14 +26,14 @@ void for_each_row(const kernels::KernelArguments& call, kernels::Element type, c
   if (type == Element::Float16) all(c10::Half{});
 }
 
-inline void emulated_forward(const kernels::KernelArguments& call, kernels::Element type,
+inline void emulated_forward(const kernels::Call& call, kernels::Element type,
                              const kernels::native_cuda::ForwardRows& rows) {
   for_each_row(call, type, [&](auto number, EmulatedBlock& block, int64_t index) {
     kernels::native_cuda::forward_row<decltype(number)>(block, call, rows, index);
   });
 }
 
-inline void emulated_backward(const kernels::KernelArguments& call, kernels::Element type,
+inline void emulated_backward(const kernels::Call& call, kernels::Element type,
                               const kernels::native_cuda::BackwardRows& rows) {
   for_each_row(call, type, [&](auto number, EmulatedBlock& block, int64_t index) {
     kernels::native_cuda::backward_row<decltype(number)>(block, call, rows, index);

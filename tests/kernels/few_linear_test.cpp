@@ -1,7 +1,5 @@
 // Projections of a few rows, multiplied without a library call.
 
-#include "kernels/gemm/few_linear.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -17,7 +15,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
-#include "kernels/gemm/gemm.h"
+#include "kernels/gemm/linear.h"
+#include "kernels/gemm/products.h"
 #include "kernels/linear_cases.h"
 #include "kernels/simd/elementwise.h"
 #include "support/compare.h"

@@ -1,8 +1,6 @@
 // Compares products of small matrices with sums of doubles, by the code selected for this CPU (ctest runs it
 // once per instruction set).
 
-#include "kernels/gemm/gemm.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -18,6 +16,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
+#include "kernels/gemm/products.h"
 #include "kernels/simd/elementwise.h"
 #include "kernels/simd/selection.h"
 

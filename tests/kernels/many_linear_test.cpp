@@ -1,7 +1,5 @@
 // Projections of many rows, multiplied without a library call.
 
-#include "kernels/gemm/many_linear.h"
-
 #include <cmath>
 #include <limits>
 
@@ -15,6 +13,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
+#include "kernels/gemm/linear.h"
 #include "kernels/linear_cases.h"
 #include "kernels/simd/elementwise.h"
 

@@ -16,7 +16,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <attentive/functional/alibi.h>
+#include <attentive/functional/attention.h>
 
 #include "functional/problem_builder.h"
 #include "kernels/emulated_block.h"

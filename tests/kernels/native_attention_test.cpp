@@ -32,7 +32,7 @@
 #include <attentive/functional/explain.h>
 
 #include "kernels/dropout_counter.h"
-#include "kernels/gemm/gemm.h"
+#include "kernels/gemm/products.h"
 #include "kernels/native_cpu/backend.h"
 #include "kernels/simd/selection.h"
 #include "kernels/simd/threads.h"

@@ -9,7 +9,7 @@
 
 #include <attentive/functional/attention.h>
 
-#include "kernels/gemm/gemm.h"
+#include "kernels/gemm/products.h"
 #include "kernels/simd_wide.h"
 #include "support/compare.h"
 

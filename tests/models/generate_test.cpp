@@ -17,7 +17,7 @@
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <torch/nn/modules/container/sequential.h>
 
-#include <attentive/core/guards.h>
+#include <attentive/core/options.h>
 #include <attentive/models/any_language_model.h>
 #include <attentive/models/generate.h>
 #include <attentive/models/gpt.h>

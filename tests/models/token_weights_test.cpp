@@ -1,5 +1,3 @@
-#include "functional/token_weights.h"
-
 #include <vector>
 
 #include <ATen/Parallel.h>
@@ -18,6 +16,7 @@
 #include <attentive/models/gpt.h>
 #include <attentive/models/llama.h>
 
+#include "functional/linear.h"
 #include "support/compare.h"
 #include "support/memory_meter.h"
 

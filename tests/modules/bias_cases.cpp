@@ -6,7 +6,7 @@
 #include <ATen/ops/zeros_like.h>
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/core/guards.h>
+#include <attentive/core/options.h>
 #include <attentive/files/state_dict.h>
 
 #include "support/compare.h"

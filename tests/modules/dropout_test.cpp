@@ -7,7 +7,7 @@
 #include <ATen/ops/randn.h>
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/core/guards.h>
+#include <attentive/core/options.h>
 #include <attentive/modules/multi_head_attention.h>
 #include <attentive/notebooks/chapter_3.h>
 #include <attentive/notebooks/toy_notebook.h>

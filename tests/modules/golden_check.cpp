@@ -7,7 +7,7 @@
 #include <ATen/ops/stack.h>
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/core/guards.h>
+#include <attentive/core/options.h>
 #include <attentive/parity/compare.h>
 
 #include "support/compare.h"

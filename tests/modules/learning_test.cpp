@@ -14,7 +14,7 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/adam.h>
 
-#include <attentive/core/guards.h>
+#include <attentive/core/options.h>
 #include <attentive/modules/multi_head_attention.h>
 
 #include "modules/golden_check.h"

@@ -6,10 +6,9 @@
 #include <ATen/ops/tensor.h>
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/core/guards.h>
-#include <attentive/functional/alibi.h>
+#include <attentive/core/options.h>
 #include <attentive/functional/attention.h>
-#include <attentive/functional/heads.h>
+#include <attentive/functional/heads_and_windows.h>
 #include <attentive/functional/linear_attention.h>
 #include <attentive/modules/multi_head_attention.h>
 

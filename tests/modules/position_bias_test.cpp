@@ -8,9 +8,8 @@
 #include <ATen/ops/tensor.h>
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/core/guards.h>
+#include <attentive/core/options.h>
 #include <attentive/files/state_dict.h>
-#include <attentive/functional/alibi.h>
 #include <attentive/functional/attention.h>
 #include <attentive/modules/multi_head_attention.h>
 #include <attentive/modules/position_bias.h>

@@ -5,7 +5,7 @@
 #include <ATen/ops/constant_pad_nd.h>
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/functional/shifted_windows.h>
+#include <attentive/functional/heads_and_windows.h>
 #include <attentive/modules/multi_head_attention.h>
 #include <attentive/modules/norms.h>
 #include <attentive/modules/transformer_attention.h>

@@ -12,8 +12,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
-#include <attentive/core/guards.h>
-#include <attentive/functional/alibi.h>
+#include <attentive/core/options.h>
+#include <attentive/functional/attention.h>
 #include <attentive/functional/attention_recorder.h>
 #include <attentive/modules/multi_head_attention.h>
 #include <attentive/modules/transformer_blocks.h>

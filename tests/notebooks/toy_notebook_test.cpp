@@ -5,7 +5,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <torch/nn/modules/dropout.h>
 
-#include <attentive/core/guards.h>
+#include <attentive/core/options.h>
 #include <attentive/notebooks/toy_notebook.h>
 
 #include "modules/golden_check.h"

@@ -15,7 +15,7 @@
 #include <ATen/ops/randn.h>
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/functional/block_mask.h>
+#include <attentive/functional/attention.h>
 #include <attentive/functional/named_masks.h>
 
 #include "score/evaluate.h"

@@ -19,7 +19,7 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/serialize.h>
 
-#include <attentive/core/guards.h>
+#include <attentive/core/options.h>
 
 #include "support/cells.h"
 #include "support/compare.h"

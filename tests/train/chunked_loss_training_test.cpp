@@ -11,7 +11,7 @@
 #include <attentive/functional/linear_cross_entropy.h>
 #include <attentive/train/trainer.h>
 
-#include "functional/token_weights.h"
+#include "functional/linear.h"
 #include "support/thread_group.h"
 #include "train/train_support.h"
 

@@ -5,6 +5,8 @@
 #include <optional>
 #include <string_view>
 
+#include <ATen/core/Tensor.h>
+
 namespace attentive {
 
 /// Selects the keys that a query may see by its position. With L queries and S keys, counted from 0:
@@ -95,5 +97,53 @@ std::string_view to_string(DropoutStream value);
 std::string_view to_string(Backend value);
 std::string_view to_string(Weights value);
 std::string_view to_string(Normalise value);
+
+/// The results of `attention`; a member that was not requested is undefined.
+struct AttentionResult {
+  at::Tensor output;     ///< (..., L, Dv), dtype of q
+  at::Tensor weights;    ///< (..., L, S), dtype of q
+  at::Tensor logsumexp;  ///< (..., L), natural logarithm, sinks included; -inf for a query without keys,
+                         ///< +inf with a sink of +inf; float32, or float64 for float64 inputs
+};
+
+/// Sets this thread's preferred backend for the guard's lifetime; guards nest. A call whose options name a
+/// backend ignores it. Unlike a backend named by the options, a preferred one that cannot express a call
+/// falls back as `Auto` does. A backward pass uses the backend that its forward pass chose, whatever guard is
+/// alive then.
+///
+///   BackendGuard guard(Backend::Reference);
+///   model->forward(x);
+class BackendGuard {
+ public:
+  explicit BackendGuard(Backend preferred);
+  ~BackendGuard();
+  BackendGuard(const BackendGuard&) = delete;
+  BackendGuard& operator=(const BackendGuard&) = delete;
+
+  /// The preference in force on this thread; `Backend::Auto` without a guard.
+  static Backend current();
+
+ private:
+  Backend previous_;
+};
+
+/// Sets this thread's dropout stream, for the guard's lifetime and for calls whose options leave it at
+/// `DropoutStream::Any`; guards nest.
+///
+///   DropoutStreamGuard guard(DropoutStream::Aten);  // draw what the notebook drew
+///   auto y = module->forward(x);
+class DropoutStreamGuard {
+ public:
+  explicit DropoutStreamGuard(DropoutStream stream);
+  ~DropoutStreamGuard();
+  DropoutStreamGuard(const DropoutStreamGuard&) = delete;
+  DropoutStreamGuard& operator=(const DropoutStreamGuard&) = delete;
+
+  /// The stream in force on this thread; `DropoutStream::Any` without a guard.
+  static DropoutStream current();
+
+ private:
+  DropoutStream previous_;
+};
 
 }  // namespace attentive

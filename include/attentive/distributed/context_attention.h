@@ -9,7 +9,6 @@
 
 #include <attentive/distributed/group.h>
 #include <attentive/functional/attention.h>
-#include <attentive/functional/attention_context.h>
 
 namespace attentive {
 

@@ -3,10 +3,97 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include <attentive/functional/recorded_attention.h>
+#include <ATen/core/Tensor.h>
+
+#include <attentive/core/options.h>
+#include <attentive/score/pair_functions.h>
+
+namespace attentive {
+
+/// One attention call that an `AttentionRecorder` saw. It holds the tensors that determine the weights; the
+/// weights are computed from them on request.
+///
+/// B is the batch size, H the number of heads, L that of queries, S that of keys. A call whose q did not have
+/// rank 4 is stored as the equivalent rank-4 call: (L, D) is one head of one batch item, (B, L, D) is one
+/// head, and further leading sizes are one batch.
+///
+/// The weights are those before dropout (`Weights::Clean`), computed by the reference backend from the q and
+/// k that the call read (under autocast, those in autocast's dtype). Results have no history and are float32,
+/// or float64 for float64 inputs, on the device of q.
+///
+/// Linear attention has no softmax: q and k are then the outputs of its feature map (with F features instead
+/// of D), and a weight is the share of a key in its query's sum, f(q_i) . f(k_j) / (sum_j f(q_i) . f(k_j) +
+/// eps). Linear attention never stores these weights, but their product with v is its output.
+///
+/// Each of the functions takes O(B H L S) memory, or O(B L S) for one head. They throw c10::ValueError for a
+/// head outside [0, H).
+///
+///   for (const auto& call : recorder.calls()) std::cout << call.path << call.weights(0).sizes() << '\n';
+struct RecordedAttention {
+  /// The module that made the call, as `named_modules()` of the recorder's root names it: "trf_blocks.3.att",
+  /// or "" for the root itself. "call 3" if the recorder has no root, or if the call does not name its
+  /// module.
+  std::string path;
+  int64_t number = 0;  ///< index among all calls that the recorder saw, from 0, kept or not
+  std::optional<int64_t> sequence = std::nullopt;  ///< which of the sequences of `attention_varlen` this is
+  bool linear = false;                             ///< made by `linear_attention`
+  /// The options of the call. For linear attention only `causal` has a meaning.
+  AttentionOptions options = {};
+  double eps = 0.0;  ///< linear attention: added to every denominator
+  /// The backend that computed the call; linear attention has none.
+  std::optional<Backend> backend = std::nullopt;
+
+  at::Tensor q;  ///< (B, H, L, D), in the dtype that the call read; linear: features (B, H, L, F)
+  at::Tensor k;  ///< (B, Hkv, S, D): all keys of a cache; linear: features (B, Hkv, S, F), 0 where hidden
+
+  // The terms of the mask, combined; undefined if there is none.
+  at::Tensor keep;         ///< bool, rank 4, broadcasts to (B, H, L, S); true: may attend
+  at::Tensor bias;         ///< floating, rank 4, broadcasts to (B, H, L, S); -inf hides
+  at::Tensor key_keep;     ///< bool (B, S); true: a real key
+  at::Tensor key_lengths;  ///< int64 (B); keys from this one on are hidden
+
+  at::Tensor alibi_slopes;  ///< (B, H) or (1, H); undefined without ALiBi
+  at::Tensor sinks;         ///< (H); zeros for softmax_plus_one; undefined without sinks
+
+  ScoreMod score;    ///< the score function of the call; empty without one
+  MaskMod mask_mod;  ///< the mask function of the call; empty without one
+  Normalise normalise = Normalise::Softmax;
+  int64_t first_head = 0;  ///< the head of the call that is the first one here, for these functions
+  /// Copies of the tensors that these functions captured, which are read in their place.
+  std::vector<std::pair<const detail::CapturedTensor*, at::Tensor>> captured;
+
+  int64_t heads() const;
+  /// The factor of q . k: options.scale, or 1 / sqrt(D). 1 for linear attention.
+  double scale() const;
+
+  /// (B, H, L, S), before dropout. A hidden key has weight 0, and so has a visible key whose weight is too
+  /// small for the dtype; `visible` distinguishes the two. Rows sum to 1, except with sinks and for queries
+  /// without keys.
+  at::Tensor weights() const;
+  /// (B, L, S), of one query head; with grouped queries it uses the key head of that head's group.
+  at::Tensor weights(int64_t head) const;
+
+  /// (B, H, L, S): the input of the softmax, after every term of the call; -inf
+  /// where a key is hidden. Linear attention: the products of features, 0 where a key is hidden.
+  at::Tensor scores() const;
+  at::Tensor scores(int64_t head) const;  ///< (B, L, S)
+
+  /// Bool (B, H, L, S), true: the query may see the key. Broadcast dimensions take no memory, and the result
+  /// may share the memory of `keep`.
+  at::Tensor visible() const;
+  at::Tensor visible(int64_t head) const;  ///< (B, L, S)
+
+  /// (B, H, L), as `attention` returns it. Throws c10::ValueError for linear attention and Normalise::None.
+  at::Tensor logsumexp() const;
+  at::Tensor logsumexp(int64_t head) const;  ///< (B, L)
+};
+
+}  // namespace attentive
 
 namespace torch::nn {
 class Module;

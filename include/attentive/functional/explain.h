@@ -1,9 +1,12 @@
 #pragma once
 
+#include <cstdint>
 #include <iosfwd>
 #include <string>
 #include <vector>
 
+#include <attentive/core/mask.h>
+#include <attentive/core/options.h>
 #include <attentive/functional/attention.h>
 
 namespace attentive {
@@ -42,5 +45,13 @@ std::ostream& operator<<(std::ostream& out, const Explanation& explanation);
 ///   std::cout << attentive::explain(q, k, v, {.dropout_p = 0.1});
 Explanation explain(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                     const AttentionOptions& options = {}, const AttentionExtras& extras = {});
+
+/// Draws, as a grid, the keys that each query may see in a call with these options and this mask. Only the
+/// options `causal` and `window` have an effect. Every backend computes with the visibility that is drawn.
+/// Format, errors and memory are those of `Mask::describe`.
+///
+///   std::cout << attentive::describe_mask({}, {.causal = Causal::BottomRight}, /*queries=*/2, /*keys=*/4);
+std::string describe_mask(const Mask& mask, const AttentionOptions& options, int64_t queries, int64_t keys,
+                          const MaskView& view = {});
 
 }  // namespace attentive

@@ -9,7 +9,7 @@
 
 #include <attentive/core/mask.h>
 #include <attentive/core/options.h>
-#include <attentive/functional/block_mask.h>
+#include <attentive/functional/attention.h>
 #include <attentive/functional/linear_attention.h>
 #include <attentive/modules/module.h>
 #include <attentive/modules/position_bias.h>

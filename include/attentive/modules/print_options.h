@@ -13,7 +13,7 @@
 #include <torch/enum.h>
 
 #include <attentive/core/option_list.h>
-#include <attentive/functional/block_mask.h>
+#include <attentive/functional/attention.h>
 #include <attentive/score/pair_functions.h>
 
 /// Modules print all their options by name, in the order of declaration. Nested options follow in braces,

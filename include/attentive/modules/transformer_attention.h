@@ -11,8 +11,7 @@
 #include <attentive/cache/kv_cache.h>
 #include <attentive/core/mask.h>
 #include <attentive/core/options.h>
-#include <attentive/functional/attention_context.h>
-#include <attentive/functional/block_mask.h>
+#include <attentive/functional/attention.h>
 #include <attentive/modules/module.h>
 #include <attentive/modules/norms.h>
 #include <attentive/modules/position_bias.h>

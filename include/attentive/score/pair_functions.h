@@ -14,14 +14,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <attentive/score/vector_set.h>
+
 namespace attentive {
 
 namespace detail {
-
-/// The instruction sets for which a function of pairs is compiled. Those that the platform lacks have no
-/// code.
-enum class VectorSet { Portable, Avx2, Avx512, Neon };
-inline constexpr size_t kVectorSets = 4;
 
 constexpr int kMostIndices = 4;  ///< of a captured tensor
 constexpr int kMostLanes = 16;   ///< numbers of the widest vector

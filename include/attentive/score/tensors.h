@@ -75,12 +75,9 @@ TensorIndex operator/(const TensorIndex& a, const TensorIndex& b);
 TensorIndex operator%(const TensorIndex& a, const TensorIndex& b);
 TensorIndex operator-(const TensorIndex& a);
 TensorIndex operator+(const TensorIndex& a);
-TensorMask operator<(const TensorIndex& a, const TensorIndex& b);
-TensorMask operator<=(const TensorIndex& a, const TensorIndex& b);
-TensorMask operator>(const TensorIndex& a, const TensorIndex& b);
-TensorMask operator>=(const TensorIndex& a, const TensorIndex& b);
-TensorMask operator==(const TensorIndex& a, const TensorIndex& b);
-TensorMask operator!=(const TensorIndex& a, const TensorIndex& b);
+#define ATTENTIVE_COMPARE(OP) TensorMask operator OP(const TensorIndex& a, const TensorIndex& b);
+ATTENTIVE_COMPARISONS(ATTENTIVE_COMPARE)
+#undef ATTENTIVE_COMPARE
 TensorIndex abs(const TensorIndex& a);
 TensorIndex min(const TensorIndex& a, const TensorIndex& b);
 TensorIndex max(const TensorIndex& a, const TensorIndex& b);
@@ -93,22 +90,13 @@ TensorScore operator*(const TensorScore& a, const TensorScore& b);
 TensorScore operator/(const TensorScore& a, const TensorScore& b);
 TensorScore operator-(const TensorScore& a);
 TensorScore operator+(const TensorScore& a);
-TensorMask operator<(const TensorScore& a, const TensorScore& b);
-TensorMask operator<=(const TensorScore& a, const TensorScore& b);
-TensorMask operator>(const TensorScore& a, const TensorScore& b);
-TensorMask operator>=(const TensorScore& a, const TensorScore& b);
-TensorMask operator==(const TensorScore& a, const TensorScore& b);
-TensorMask operator!=(const TensorScore& a, const TensorScore& b);
-TensorScore exp(const TensorScore& a);
-TensorScore log(const TensorScore& a);
-TensorScore tanh(const TensorScore& a);
-TensorScore sqrt(const TensorScore& a);
-TensorScore rsqrt(const TensorScore& a);
+#define ATTENTIVE_COMPARE(OP) TensorMask operator OP(const TensorScore& a, const TensorScore& b);
+ATTENTIVE_COMPARISONS(ATTENTIVE_COMPARE)
+#undef ATTENTIVE_COMPARE
+#define ATTENTIVE_TENSOR_FUNCTION(function) TensorScore function(const TensorScore& a);
+ATTENTIVE_SCORE_FUNCTIONS(ATTENTIVE_TENSOR_FUNCTION)
+#undef ATTENTIVE_TENSOR_FUNCTION
 TensorScore abs(const TensorScore& a);
-TensorScore sigmoid(const TensorScore& a);
-TensorScore softplus(const TensorScore& a);
-TensorScore sin(const TensorScore& a);
-TensorScore cos(const TensorScore& a);
 TensorScore floor(const TensorScore& a);
 TensorScore pow(const TensorScore& a, const TensorScore& b);
 TensorScore min(const TensorScore& a, const TensorScore& b);

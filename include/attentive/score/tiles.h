@@ -1,7 +1,8 @@
 #pragma once
 
 // A mask function evaluated for all pairs of a tile at once: its indices are ranges. A range may be wider
-// than what the pairs have, so that a condition may remain open; then the pairs decide.
+// than what the pairs have, so that a condition may remain open: if the range cannot decide, each pair is
+// tested.
 
 #include <array>
 #include <concepts>
@@ -62,12 +63,9 @@ TileIndex operator/(const TileIndex& a, const TileIndex& b);
 TileIndex operator%(const TileIndex& a, const TileIndex& b);
 TileIndex operator-(const TileIndex& a);
 TileIndex operator+(const TileIndex& a);
-TileMask operator<(const TileIndex& a, const TileIndex& b);
-TileMask operator<=(const TileIndex& a, const TileIndex& b);
-TileMask operator>(const TileIndex& a, const TileIndex& b);
-TileMask operator>=(const TileIndex& a, const TileIndex& b);
-TileMask operator==(const TileIndex& a, const TileIndex& b);
-TileMask operator!=(const TileIndex& a, const TileIndex& b);
+#define ATTENTIVE_COMPARE(OP) TileMask operator OP(const TileIndex& a, const TileIndex& b);
+ATTENTIVE_COMPARISONS(ATTENTIVE_COMPARE)
+#undef ATTENTIVE_COMPARE
 TileIndex abs(const TileIndex& a);
 TileIndex min(const TileIndex& a, const TileIndex& b);
 TileIndex max(const TileIndex& a, const TileIndex& b);
@@ -75,84 +73,34 @@ TileIndex floor(const TileIndex& a);
 TileIndex where(const TileMask& condition, const TileIndex& yes, const TileIndex& no);
 
 // Results of numbers are not known either.
-inline TileNumber operator+(const TileNumber&, const TileNumber&) {
-  return {};
-}
-inline TileNumber operator-(const TileNumber&, const TileNumber&) {
-  return {};
-}
-inline TileNumber operator*(const TileNumber&, const TileNumber&) {
-  return {};
-}
-inline TileNumber operator/(const TileNumber&, const TileNumber&) {
-  return {};
-}
-inline TileNumber operator-(const TileNumber&) {
-  return {};
-}
-inline TileNumber operator+(const TileNumber&) {
-  return {};
-}
-inline TileMask operator<(const TileNumber&, const TileNumber&) {
-  return {};
-}
-inline TileMask operator<=(const TileNumber&, const TileNumber&) {
-  return {};
-}
-inline TileMask operator>(const TileNumber&, const TileNumber&) {
-  return {};
-}
-inline TileMask operator>=(const TileNumber&, const TileNumber&) {
-  return {};
-}
-inline TileMask operator==(const TileNumber&, const TileNumber&) {
-  return {};
-}
-inline TileMask operator!=(const TileNumber&, const TileNumber&) {
-  return {};
-}
-inline TileNumber exp(const TileNumber&) {
-  return {};
-}
-inline TileNumber log(const TileNumber&) {
-  return {};
-}
-inline TileNumber tanh(const TileNumber&) {
-  return {};
-}
-inline TileNumber sqrt(const TileNumber&) {
-  return {};
-}
-inline TileNumber rsqrt(const TileNumber&) {
-  return {};
-}
-inline TileNumber abs(const TileNumber&) {
-  return {};
-}
-inline TileNumber sigmoid(const TileNumber&) {
-  return {};
-}
-inline TileNumber softplus(const TileNumber&) {
-  return {};
-}
-inline TileNumber sin(const TileNumber&) {
-  return {};
-}
-inline TileNumber cos(const TileNumber&) {
-  return {};
-}
-inline TileNumber floor(const TileNumber&) {
-  return {};
-}
-inline TileNumber pow(const TileNumber&, const TileNumber&) {
-  return {};
-}
-inline TileNumber min(const TileNumber&, const TileNumber&) {
-  return {};
-}
-inline TileNumber max(const TileNumber&, const TileNumber&) {
-  return {};
-}
+#define ATTENTIVE_OF_ONE(function)                \
+  inline TileNumber function(const TileNumber&) { \
+    return {};                                    \
+  }
+#define ATTENTIVE_OF_TWO(function)                                   \
+  inline TileNumber function(const TileNumber&, const TileNumber&) { \
+    return {};                                                       \
+  }
+#define ATTENTIVE_COMPARE(OP)                                         \
+  inline TileMask operator OP(const TileNumber&, const TileNumber&) { \
+    return {};                                                        \
+  }
+ATTENTIVE_SCORE_FUNCTIONS(ATTENTIVE_OF_ONE)
+ATTENTIVE_OF_ONE(abs)
+ATTENTIVE_OF_ONE(floor)
+ATTENTIVE_OF_ONE(operator-)
+ATTENTIVE_OF_ONE(operator+)
+ATTENTIVE_OF_TWO(operator+)
+ATTENTIVE_OF_TWO(operator-)
+ATTENTIVE_OF_TWO(operator*)
+ATTENTIVE_OF_TWO(operator/)
+ATTENTIVE_OF_TWO(pow)
+ATTENTIVE_OF_TWO(min)
+ATTENTIVE_OF_TWO(max)
+ATTENTIVE_COMPARISONS(ATTENTIVE_COMPARE)
+#undef ATTENTIVE_OF_ONE
+#undef ATTENTIVE_OF_TWO
+#undef ATTENTIVE_COMPARE
 inline TileNumber where(const TileMask&, const TileNumber&, const TileNumber&) {
   return {};
 }

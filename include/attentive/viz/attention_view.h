@@ -8,7 +8,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <attentive/functional/attention_recorder.h>
-#include <attentive/functional/recorded_attention.h>
 
 namespace attentive {
 

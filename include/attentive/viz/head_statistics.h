@@ -6,7 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <attentive/functional/recorded_attention.h>
+#include <attentive/functional/attention_recorder.h>
 #include <attentive/viz/attention_view.h>
 
 namespace attentive {

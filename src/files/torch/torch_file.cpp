@@ -19,7 +19,7 @@
 #include <attentive/files/torch_file.h>
 
 #include "base/refusal.h"
-#include "core/large_pages.h"
+#include "core/memory.h"
 #include "files/byte_source.h"
 #include "files/dtypes.h"
 #include "files/torch/pickle.h"

@@ -16,17 +16,82 @@
 
 #include <array>
 
-#include "kernels/attention/backward_workspace.h"
+#include "kernels/attention/backward_heads.h"
 #include "kernels/attention/logit_gradients.h"
 #include "kernels/attention/own_functions.h"
-#include "kernels/attention/transposed_terms.h"
-#include "kernels/attention/turns.h"
 #include "kernels/gemm/operands.h"
 
 namespace attentive::kernels::cpu {
 namespace {
 
-constexpr int64_t kStrip = 32;  // keys per strip of a tile on the diagonal
+constexpr int64_t kDiagonalKeys = 32;  // keys per strip of a tile on the diagonal
+
+// The buffers of one thread that computes tiles. The rows of the matrices are keys of the block, unless
+// stated otherwise.
+template <class T>
+struct BackwardWorkspace {
+  Matrix<float> scores, products;  // Sᵀ and dPᵀ; for float, overwritten by Pᵀ and dSᵀ
+  Matrix<T> weights, gradients;    // Pᵀ and dSᵀ
+  Rhs<T> gradient_pairs;           // bfloat16: dSᵀ as an rhs
+  Matrix<float> grad_k, grad_v;
+  T *k_copy, *v_copy;
+  Matrix<T> k_transposed;
+  Matrix<T> cleaned;                     // Kᵀ with zeros for keys that are hidden and not finite
+  Matrix<uint16_t> drop;                 // a row per group of 16 keys, a column per query of the panel
+  Matrix<uint8_t> keep;                  // a row per key, a column per query of the panel
+  Matrix<float> bias;                    // likewise
+  Matrix<float> grad_weights;            // likewise
+  Matrix<float> logits;                  // gradients of the logits, likewise
+  Matrix<float> own_inputs;              // inputs of the program's own scores, likewise
+  Matrix<float> slopes;                  // derivatives of these scores by q·k, for a strip of keys
+  const detail::CapturedView* captured;  // of the lane; null: no gradients of captured tensors
+  Matrix<float> rows;  // a row per query of the panel: pairs on their way to or from the caller
+};
+
+// Tiles of a call may read or write these besides the operands of products.
+struct TileTerms {
+  bool grad_weights, logits;
+  bool pairs;                            // whether pairs are read from or added to tensors of the caller
+  const detail::CapturedView* captured;  // of the lane; null: no gradients of captured tensors
+};
+
+// Takes the buffers from this thread's scratch memory.
+template <class T>
+BackwardWorkspace<T> backward_workspace(const Call& call, const BackwardTiles& tiles,
+                                        const TileTerms& terms) {
+  Scratch& scratch = Scratch::of_this_thread();
+  scratch.reset();
+  const int64_t keys = tiles.keys, queries = tiles.queries;
+  const int64_t stride = queries + 16;  // not a power of two, for which rows would share the same cache sets
+  BackwardWorkspace<T> work{};
+  work.scores = scratch.matrix<float>(keys, queries, stride);
+  work.products = scratch.matrix<float>(keys, queries, stride);
+  if constexpr (kIsBf16<T>) {
+    work.weights = scratch.matrix<T>(keys, queries, stride);
+    work.gradients = scratch.matrix<T>(keys, queries, stride);
+    const auto pairs = scratch.matrix<T>(round_up(keys, 2), queries, stride);
+    work.gradient_pairs = {pairs.data, pairs.rows, queries, stride};
+  } else {
+    work.weights = work.scores;
+    work.gradients = work.products;
+  }
+  work.grad_k = scratch.matrix<float>(keys, call.D);
+  work.grad_v = scratch.matrix<float>(keys, call.Dv);
+  work.k_copy = scratch.take<T>(keys * inner<T>(call.D));
+  work.v_copy = scratch.take<T>(keys * inner<T>(call.Dv));
+  work.k_transposed = scratch.matrix<T>(call.D, keys);
+  work.cleaned = scratch.matrix<T>(call.D, keys);
+  work.drop = scratch.matrix<uint16_t>(call.dropout ? keys / 16 + 16 : 0, queries);
+  work.keep = scratch.matrix<uint8_t>(call.keep || call.own.mask ? keys : 0, queries);
+  work.bias = scratch.matrix<float>(call.bias ? keys : 0, queries, stride);
+  work.grad_weights = scratch.matrix<float>(terms.grad_weights ? keys : 0, queries, stride);
+  work.captured = terms.captured;
+  work.logits = scratch.matrix<float>(terms.logits || terms.captured ? keys : 0, queries, stride);
+  work.own_inputs = scratch.matrix<float>(terms.captured ? keys : 0, queries, stride);
+  work.slopes = scratch.matrix<float>(call.own.score ? OwnRows::kMostRows : 0, queries, stride);
+  work.rows = scratch.matrix<float>(terms.pairs ? queries : 0, keys, keys + 16);
+  return work;
+}
 
 template <class Stored, class T>
 class Backward : BackwardHeads<Stored, T> {
@@ -201,12 +266,13 @@ class Backward : BackwardHeads<Stored, T> {
     const int64_t p0 = panel * tiles_.queries, j0 = keys.j0, last = j0 + keys.count - 1;
     const int64_t from = part.i0, to = from + part.queries;
     const auto of_part = [&](const auto& x) { return x.block(0, x.rows, from - p0, to - from); };
-    const int kind = call_.own.block_of(head.b, head.h, from, j0);
+    const int kind = call_.block_of(head.b, head.h, from, j0);
     const bool visible = kind != detail::BlockClasses::Empty &&
                          (!call_.keep || transpose_keep(call_.keep, part, of_part(work.keep)));
     const bool tested = kind == detail::BlockClasses::Partial;
-    const bool whole = call_.query_lo(last) <= from + kStrip && call_.query_hi(head.b, j0) >= to - kStrip &&
-                       call_.query_hi(head.b, last) >= to - kStrip;
+    const bool whole = call_.query_lo(last) <= from + kDiagonalKeys &&
+                       call_.query_hi(head.b, j0) >= to - kDiagonalKeys &&
+                       call_.query_hi(head.b, last) >= to - kDiagonalKeys;
     begin_pairs(part, {p0, std::min(p0 + tiles_.queries, call_.L)}, visible && whole);
     if (!visible) return;
     if (tested) transpose_own_mask(call_, part, of_part(work.keep));
@@ -225,8 +291,8 @@ class Backward : BackwardHeads<Stored, T> {
       add_tile(head, keys, work, slot, {panel, 0, keys.count, from, to, masked, after});
       return;
     }
-    for (int64_t r = 0; r < keys.count; r += kStrip) {
-      const int64_t strip = std::min(kStrip, keys.count - r), j = j0 + r;
+    for (int64_t r = 0; r < keys.count; r += kDiagonalKeys) {
+      const int64_t strip = std::min(kDiagonalKeys, keys.count - r), j = j0 + r;
       int64_t end = 0;
       for (int64_t x = 0; x < strip; ++x) end = std::max(end, call_.query_hi(head.b, j + x));
       add_tile(
@@ -347,7 +413,7 @@ class Backward : BackwardHeads<Stored, T> {
       if (t_.grad_weights) row.grad_weights = work.grad_weights.row(in_block) + offset;
       if (logits_ || work.captured) row.logits = work.logits.row(in_block) + offset;
       if (call_.own.score) {
-        const int64_t in_strip = r % OwnStrip::kMost;
+        const int64_t in_strip = r % OwnRows::kMostRows;
         if (in_strip == 0) take_own_scores(own, head, keys, work, tile, r, offset);
         row.slopes = work.slopes.row(in_strip);
       }
@@ -372,12 +438,12 @@ class Backward : BackwardHeads<Stored, T> {
   // Turns the raw scores of a strip of a tile, from its row r on, into those of the program's own function.
   void take_own_scores(OwnRows& own, const Head& head, const Keys& keys, const Workspace& work,
                        const Tile& tile, int64_t r, int64_t offset) const {
-    const int64_t j = keys.j0 + tile.r0 + r, rows = std::min(OwnStrip::kMost, tile.keys - r),
+    const int64_t j = keys.j0 + tile.r0 + r, rows = std::min(OwnRows::kMostRows, tile.keys - r),
                   wide = tile.to - tile.from;
-    std::array<detail::PairRange, OwnStrip::kMost> ranges;
+    std::array<detail::PairRange, OwnRows::kMostRows> ranges;
     for (int64_t n = 0; n < rows; ++n) ranges[static_cast<size_t>(n)] = range_of_key(head, tile, j + n);
     own.scores_of_keys(
-        {head.b, head.h, j, tile.from, rows, ranges.data()}, work.scores.part(r, rows), work.slopes,
+        {head.b, head.h, tile.from, wide, j, rows}, ranges.data(), work.scores.part(r, rows), work.slopes,
         work.captured ? work.own_inputs.block(tile.r0 + r, rows, offset, wide) : Matrix<float>{});
   }
 
@@ -386,8 +452,8 @@ class Backward : BackwardHeads<Stored, T> {
     OwnRows own(call_, OwnRows::Along::Queries);
     for (int64_t r = 0; r < tile.keys; ++r) {
       const int64_t in_block = tile.r0 + r, j = keys.j0 + in_block;
-      const auto [lo, hi] = range_of_key(head, tile, j);
-      own.add_captured_gradients({head.b, head.h, j, tile.from, lo, hi}, work.captured,
+      own.add_captured_gradients({head.b, head.h, tile.from, tile.to - tile.from, j, 1},
+                                 range_of_key(head, tile, j), work.captured,
                                  work.own_inputs.row(in_block) + offset, work.logits.row(in_block) + offset);
     }
   }
@@ -426,12 +492,12 @@ class Backward : BackwardHeads<Stored, T> {
 }  // namespace
 
 template <class T>
-void backward(const CpuArguments& call, const BackwardTensors<T>& tensors) {
+void backward(const Call& call, const BackwardTensors<T>& tensors) {
   for_operands<T>([&](auto operand) { Backward<T, decltype(operand)>(call, tensors).run(); });
 }
 
-template void backward<float>(const CpuArguments&, const BackwardTensors<float>&);
-template void backward<bf16_t>(const CpuArguments&, const BackwardTensors<bf16_t>&);
-template void backward<f16_t>(const CpuArguments&, const BackwardTensors<f16_t>&);
+template void backward<float>(const Call&, const BackwardTensors<float>&);
+template void backward<bf16_t>(const Call&, const BackwardTensors<bf16_t>&);
+template void backward<f16_t>(const Call&, const BackwardTensors<f16_t>&);
 
 }  // namespace attentive::kernels::cpu

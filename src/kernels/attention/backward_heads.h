@@ -1,9 +1,10 @@
 #pragma once
 
 // The heads of a backward pass: their packed queries, the sums of dQ, and which blocks of keys and panels of
-// queries see each other.
+// queries see each other. And the terms of a call, transposed, which RowTerms reads by rows.
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "kernels/attention/passes.h"
@@ -20,7 +21,7 @@ struct BackwardTiles {
   int64_t keys, queries;
 };
 
-inline BackwardTiles backward_tiles(const CpuArguments& call) {
+inline BackwardTiles backward_tiles(const Call& call) {
   const bool narrow = call.band.has_lo() && call.band.has_hi() && call.band.hi - call.band.lo < 512;
   const int64_t tile = narrow ? 64 : 128;
   return {narrow, tile, std::min(tile, round_up(call.L, 16))};
@@ -30,7 +31,7 @@ inline BackwardTiles backward_tiles(const CpuArguments& call) {
 template <class Stored, class T>
 class BackwardHeads {
  public:
-  BackwardHeads(const CpuArguments& call, const BackwardTensors<Stored>& tensors)
+  BackwardHeads(const Call& call, const BackwardTensors<Stored>& tensors)
       : call_(call),
         t_(tensors),
         tiles_(backward_tiles(call)),
@@ -171,7 +172,7 @@ class BackwardHeads {
     pack_panel(q, q_rows(head, panel));
     pack_panel(grad, grad_rows(head, panel));
 
-    const int64_t at = (head.b * call_.H + head.h) * call_.L + i0;
+    const int64_t at = call_.row_index(head.b, head.h, i0);
     constexpr int64_t kAhead = 8;  // rows of the output, which may lie far apart
     for (int64_t r = 0; r < tiles_.queries; ++r) {
       *maximum(head, i0 + r) = r < rows ? t_.statistics.maximum[at + r] : 0.0f;
@@ -201,24 +202,93 @@ class BackwardHeads {
 
   /// Transposes the sums of slot 0 and writes them to the gradient of q.
   void write_grad_q(const Head& head, int64_t panel) const {
-    constexpr int64_t kRows = 16;  // at a time
+    constexpr int64_t kRowsAtOnce = 16;  // at a time
     const auto sums = grad_q_transposed(head, 0, panel);
     const int64_t i0 = panel * tiles_.queries, end = std::min(i0 + tiles_.queries, call_.L);
-    for (int64_t i = i0; i < end; i += kRows) {
-      const int64_t rows = std::min(kRows, end - i);
-      for (int64_t next = i + kRows; next < std::min(i + 2 * kRows, end); ++next)
+    for (int64_t i = i0; i < end; i += kRowsAtOnce) {
+      const int64_t rows = std::min(kRowsAtOnce, end - i);
+      for (int64_t next = i + kRowsAtOnce; next < std::min(i + 2 * kRowsAtOnce, end); ++next)
         prefetch_to_write(t_.grad_q.at(head.b, head.h, next), call_.D);
       products().transpose(sums.block(0, call_.D, i - i0, rows),
                            rows_of(t_.grad_q, head.b, head.h, i, rows, call_.D));
     }
   }
 
-  const CpuArguments& call_;
+  const Call& call_;
   const BackwardTensors<Stored>& t_;
   const BackwardTiles tiles_;
   const int64_t query_blocks_, key_blocks_, parts_;
   const int64_t queries_;    ///< rounded up to whole panels
   const int64_t head_size_;  ///< numbers packed per query head
 };
+
+/// Transposes a part of a bias or of the weights' gradient. `rows` is memory for a row per query.
+template <class T>
+void transpose_numbers(const Strided<const T>& given, const Pairs& part, const Matrix<float>& rows,
+                       const Matrix<float>& to) {
+  const T* const first = given.at(part.b, part.h, part.i0, part.j0);
+  const auto transposed = to.block(0, part.keys, 0, part.queries);
+  if (given.col == 1) {
+    products().transpose(Matrix<const T>{first, part.queries, part.keys, given.row}, transposed);
+    return;
+  }
+  const auto wide = rows.block(0, part.queries, 0, part.keys);
+  for (int64_t i = 0; i < part.queries; ++i)
+    widen_row(first + i * given.row, given.col, wide.row(i), part.keys);
+  products().transpose(wide, transposed);
+}
+
+/// Transposes 8 by 8 bytes: byte j of word i becomes byte i of word j.
+inline void transpose_bytes(uint64_t (&words)[8]) {
+  static_assert(std::endian::native == std::endian::little);
+  // Exchanges the upper part of each group of bits of one word with the lower part of the other's.
+  const auto exchange = [&](int i, int j, int bits, uint64_t lower) {
+    const uint64_t difference = ((words[i] >> bits) ^ words[j]) & lower;
+    words[j] ^= difference;
+    words[i] ^= difference << bits;
+  };
+  for (int i = 0; i < 4; ++i) exchange(i, i + 4, 32, 0x00000000ffffffff);
+  for (const int i : {0, 1, 4, 5}) exchange(i, i + 2, 16, 0x0000ffff0000ffff);
+  for (const int i : {0, 2, 4, 6}) exchange(i, i + 1, 8, 0x00ff00ff00ff00ff);
+}
+
+/// Transposes a part of the mask `keep`. Returns false if it hides all of it.
+inline bool transpose_keep(const Strided<const bool>& keep, const Pairs& part, const Matrix<uint8_t>& to) {
+  uint64_t any = 0;
+  const int64_t whole_i = keep.col == 1 ? part.queries / 8 * 8 : 0, whole_r = part.keys / 8 * 8;
+  for (int64_t i = 0; i < whole_i; i += 8) {
+    for (int64_t r = 0; r < whole_r; r += 8) {
+      uint64_t words[8];
+      for (int n = 0; n < 8; ++n) {
+        std::memcpy(&words[n], keep.at(part.b, part.h, part.i0 + i + n, part.j0 + r), sizeof(words[n]));
+        any |= words[n];
+      }
+      transpose_bytes(words);
+      for (int n = 0; n < 8; ++n) std::memcpy(to.row(r + n) + i, &words[n], sizeof(words[n]));
+    }
+  }
+  for (int64_t i = 0; i < part.queries; ++i) {
+    const bool* const row = keep.at(part.b, part.h, part.i0 + i, part.j0);
+    for (int64_t r = i < whole_i ? whole_r : 0; r < part.keys; ++r) {
+      const bool kept = row[r * keep.col];
+      to.row(r)[i] = kept;
+      any |= static_cast<uint64_t>(kept);
+    }
+  }
+  return any != 0;
+}
+
+/// Hides the pairs of a part that the program's own mask hides, besides those that are hidden.
+inline void transpose_own_mask(const Call& call, const Pairs& part, const Matrix<uint8_t>& to) {
+  OwnRows own(call, OwnRows::Along::Queries);
+  for (int64_t r = 0; r < part.keys; ++r) {
+    const int64_t j = part.j0 + r;
+    if (!call.keep) std::fill_n(to.row(r), part.queries, uint8_t{1});
+    own.mask({part.b, part.h, part.i0, part.queries, j, 1},
+             {std::max<int64_t>(call.query_lo(j) - part.i0, 0),
+              std::min(call.query_hi(part.b, j) - part.i0, part.queries)},
+             to.row(r));
+  }
+}
 
 }  // namespace attentive::kernels::cpu

@@ -19,17 +19,17 @@
 namespace attentive::kernels::cpu {
 namespace {
 
-constexpr int64_t kPart = 1024;  // keys per part
-constexpr int64_t kChunk = 256;  // keys per step inside a part
+constexpr int64_t kSplitKeys = 1024;  // keys per part
+constexpr int64_t kChunkKeys = 256;   // keys per step inside a part
 
 template <class T>
 class FewQueries {
  public:
-  FewQueries(const CpuArguments& call, const ForwardTensors<T>& tensors)
+  FewQueries(const Call& call, const ForwardTensors<T>& tensors)
       : call_(call), t_(tensors), rows_(call.group * call.L) {}
 
   void run() {
-    const int64_t heads = call_.B * call_.Hkv, parts = (call_.S + kPart - 1) / kPart;
+    const int64_t heads = call_.B * call_.Hkv, parts = (call_.S + kSplitKeys - 1) / kSplitKeys;
     const bool parallel = call_.worth_sharing(call_.D + call_.Dv);
     thread_local Scratch shared;
     shared.reset();
@@ -72,16 +72,16 @@ class FewQueries {
     Scratch& scratch = Scratch::of_this_thread();
     scratch.reset();
     const auto q = scratch.matrix<float>(rows_, call_.D);
-    const auto all_scores = scratch.matrix<float>(rows_, kChunk);
-    const auto values = scratch.matrix<T>(kChunk, call_.Dv);
-    const RowTerms terms(call_, scratch, 1, kChunk, true);
+    const auto all_scores = scratch.matrix<float>(rows_, kChunkKeys);
+    const auto values = scratch.matrix<T>(kChunkKeys, call_.Dv);
+    const RowTerms terms(call_, scratch, 1, kChunkKeys, true);
     for (int64_t r = 0; r < rows_; ++r)
       elementwise().convert(t_.q.at(b, head_of(hkv, r), r % call_.L), q.row(r), call_.D);
 
-    const int64_t begin = std::max(part * kPart, call_.key_lo(0));
-    const int64_t end = std::min((part + 1) * kPart, call_.key_hi(b, call_.L - 1));
-    for (int64_t from = begin / 16 * 16; from < end; from += kChunk) {
-      const int64_t cols = std::min(end - from, kChunk);
+    const int64_t begin = std::max(part * kSplitKeys, call_.key_lo(0));
+    const int64_t end = std::min((part + 1) * kSplitKeys, call_.key_hi(b, call_.L - 1));
+    for (int64_t from = begin / 16 * 16; from < end; from += kChunkKeys) {
+      const int64_t cols = std::min(end - from, kChunkKeys);
       const auto scores = all_scores.block(0, rows_, 0, cols);
       for (int64_t r = 0; r < rows_; ++r) terms.prefetch(b, head_of(hkv, r), r % call_.L, from, cols);
       // S = Q Kᵀ
@@ -123,7 +123,7 @@ class FewQueries {
   template <class StateOf>
   void combine(int64_t head, int64_t r, int64_t parts, const StateOf& state) const {
     const int64_t b = head / call_.Hkv, h = head_of(head % call_.Hkv, r);
-    const float unit = call_.rule_of(b, h).to_base_2(static_cast<bool>(call_.bias));
+    const float unit = call_.rule_of(b, h).to_natural(static_cast<bool>(call_.bias)) * kLog2e;
     const State first = state(0);
     float* const output = first.output.row(r);
     float maximum = first.maximum[r], total = first.total[r];
@@ -146,7 +146,7 @@ class FewQueries {
     t_.write_row(call_, b, h, r % call_.L, maximum, total, output);
   }
 
-  const CpuArguments& call_;
+  const Call& call_;
   const ForwardTensors<T>& t_;
   const int64_t rows_;
 };
@@ -154,13 +154,13 @@ class FewQueries {
 }  // namespace
 
 template <class T>
-void few_queries(const CpuArguments& call, const ForwardTensors<T>& tensors) {
+void few_queries(const Call& call, const ForwardTensors<T>& tensors) {
   FewQueries<T>(call, tensors).run();
   missing_weights(call, tensors);
 }
 
-template void few_queries<float>(const CpuArguments&, const ForwardTensors<float>&);
-template void few_queries<bf16_t>(const CpuArguments&, const ForwardTensors<bf16_t>&);
-template void few_queries<f16_t>(const CpuArguments&, const ForwardTensors<f16_t>&);
+template void few_queries<float>(const Call&, const ForwardTensors<float>&);
+template void few_queries<bf16_t>(const Call&, const ForwardTensors<bf16_t>&);
+template void few_queries<f16_t>(const Call&, const ForwardTensors<f16_t>&);
 
 }  // namespace attentive::kernels::cpu

@@ -154,7 +154,7 @@ void few_outputs_of_pairs(const Matrix<const float>& weights, const Matrix<const
 #endif
 
 /// The size of a block of keys that stays in the L1 cache while all groups of rows read it.
-constexpr int64_t kBlockBytes = 16384;
+constexpr int64_t kKeyBlockBytes = 16384;
 
 template <Prefetch kPrefetch, class T>
 void few_scores_by(const Matrix<const float>& q, const Matrix<const T>& k, const Matrix<float>& scores) {
@@ -163,7 +163,7 @@ void few_scores_by(const Matrix<const float>& q, const Matrix<const T>& k, const
     if (q.cols % 32 == 0 && q.cols <= 256) return few_scores_of_pairs<kPrefetch>(q, k, scores);
   }
 #endif
-  const int64_t fit = kBlockBytes / (static_cast<int64_t>(sizeof(T)) * q.cols) / kSums * kSums,
+  const int64_t fit = kKeyBlockBytes / (static_cast<int64_t>(sizeof(T)) * q.cols) / kSums * kSums,
                 block = fit < kSums ? kSums : fit;
   for (int64_t j = 0; j < k.rows; j += block) {
     const int64_t n = k.rows - j < block ? k.rows - j : block;
@@ -247,9 +247,9 @@ void few_outputs_by(const Matrix<const float>& weights, const Matrix<const T>& v
   // Each block of keys is summed separately, so that rounding errors grow with the size of a block and the
   // number of blocks rather than their product. Narrow instruction sets sum few columns at a time; for them
   // the block is short, so that the prefetch distance exceeds a block.
-  constexpr int64_t kBlock = ATTENTIVE_SIMD_IS_AVX512 ? 128 : 16;
-  for (int64_t j = 0; j < v.rows; j += kBlock) {
-    const auto values = v.part(j, v.rows - j < kBlock ? v.rows - j : kBlock);
+  constexpr int64_t kKeysPerSum = ATTENTIVE_SIMD_IS_AVX512 ? 128 : 16;
+  for (int64_t j = 0; j < v.rows; j += kKeysPerSum) {
+    const auto values = v.part(j, v.rows - j < kKeysPerSum ? v.rows - j : kKeysPerSum);
     for_groups_of_rows(out.rows, [&]<int kRows>(Sequence<kRows>, int64_t r) {
       output_rows<kRows, kPrefetch, T>(weights.block(r, kRows, j, values.rows), values, out.part(r, kRows));
     });

@@ -16,7 +16,6 @@
 #include <utility>
 
 #include "kernels/attention/own_functions.h"
-#include "kernels/attention/packed_keys.h"
 #include "kernels/attention/passes.h"
 #include "kernels/attention/row_terms.h"
 #include "kernels/gemm/operands.h"
@@ -30,8 +29,8 @@ namespace {
 template <class T>
 constexpr int64_t kStripRows = kIsBf16<T> ? 32 : 24;
 
-constexpr int64_t kCols = 1024;  // keys of a tile
-constexpr int64_t kFirst = 32;   // the keys of a strip begin at a multiple of the matrix unit's inner size
+constexpr int64_t kTileKeys = 1024;  // keys of a tile
+constexpr int64_t kFirst = 32;  // the keys of a strip begin at a multiple of the matrix unit's inner size
 
 // Limit on the packed keys of the heads of one parallel region. At least two heads are in a region, which
 // halves the number of barriers.
@@ -39,21 +38,85 @@ template <class T>
 constexpr int64_t kPackedBytes = int64_t{kIsBf16<T> ? 3 : 1} << 20;
 constexpr int64_t kHeadsAtLeast = 2;
 
+// The keys and values of a head, packed for products. Keys are packed transposed, in panels that are an rhs
+// (D, width). Values are packed as an rhs (keys, Dv): bfloat16 in pairs of rows; float32 only if its rows
+// are not contiguous or were widened from a half type.
+template <class Stored, class T>
+class PackedKeys {
+ public:
+  static constexpr int64_t kPanelKeys = 64;        // keys per panel
+  static constexpr int64_t kPackedAtATime = 1024;  // keys that are packed at a time
+
+  PackedKeys(const Call& call, const ForwardTensors<Stored>& tensors, bool one_strip)
+      : call_(call),
+        t_(tensors),
+        width_(std::min(kPanelKeys, round_up(call.S, 16))),
+        keys_(round_up(call.S, width_)),
+        has_values_(!std::is_same_v<Stored, float> || (tensors.v.row != call.Dv && !one_strip)) {}
+
+  // The packed memory of one head, and for each value row whether it is finite.
+  struct Head {
+    T* packed;
+    uint8_t* finite;
+  };
+
+  int64_t blocks() const { return (call_.S + kPackedAtATime - 1) / kPackedAtATime; }
+  int64_t head_size() const { return keys_ * (inner<T>(call_.D) + (has_values_ ? call_.Dv : 0)); }
+  int64_t keys() const { return keys_; }  // rounded up to whole panels
+  bool has_values() const { return has_values_; }
+
+  void pack(int64_t b, int64_t hkv, int64_t block, const Head& head) const {
+    const int64_t from = block * kPackedAtATime, keys = std::min(kPackedAtATime, call_.S - from);
+    for (int64_t j = from; j < from + keys; j += width_) {
+      pack_transposed(rows_of(t_.k, b, hkv, j, std::min(width_, from + keys - j), call_.D), panel(head, j));
+    }
+    const auto v = rows_of(t_.v, b, hkv, from, keys, call_.Dv);
+    const bool all =
+        has_values_ ? products().pack_rows(v, values(head, from, keys)) : elementwise().all_finite(v);
+    if (all) {
+      std::memset(head.finite + from, 1, static_cast<size_t>(keys));
+    } else {
+      for (int64_t j = 0; j < keys; ++j) head.finite[from + j] = row_is_finite(v.row(j), call_.Dv);
+    }
+  }
+
+  // The keys from j to the end of j's panel, at most `n`, as an rhs (D, keys).
+  Rhs<const T> keys_from(const Head& head, int64_t j, int64_t n) const {
+    const int64_t in_panel = j % width_;
+    const Rhs<const T> all = panel(head, j - in_panel);
+    return all.block(0, all.rows, in_panel, std::min(width_ - in_panel, n));
+  }
+  // The packed values of `count` keys from key j (an even number, for bfloat16) on.
+  Rhs<T> values(const Head& head, int64_t j, int64_t count) const {
+    return {head.packed + keys_ * inner<T>(call_.D) + j * call_.Dv, count, call_.Dv, call_.Dv};
+  }
+
+ private:
+  Rhs<T> panel(const Head& head, int64_t first) const {
+    return {head.packed + first * inner<T>(call_.D), inner<T>(call_.D), width_, width_};
+  }
+
+  const Call& call_;
+  const ForwardTensors<Stored>& t_;
+  const int64_t width_, keys_;
+  const bool has_values_;
+};
+
 // Stored is the element type of the tensors, T that of the operands of products.
 template <class Stored, class T>
 class Forward {
-  static constexpr int64_t kStrip = kStripRows<T>, kRows = kIsBf16<T> ? 128 : 120;
+  static constexpr int64_t kBlockRows = kIsBf16<T> ? 128 : 120;
   // Rows that are weighed together without a softmax. The scores of 1024 keys fill half of a first cache.
   static constexpr int64_t kPlainRows = 4;
   using Keys = PackedKeys<Stored, T>;
   using Head = typename Keys::Head;
 
  public:
-  Forward(const CpuArguments& call, const ForwardTensors<Stored>& tensors)
+  Forward(const Call& call, const ForwardTensors<Stored>& tensors)
       : call_(call),
         t_(tensors),
-        keys_(call, tensors, call.L <= kStrip),
-        writes_weights_(tensors.weights && call.S <= kCols && !call.own.blocks &&
+        keys_(call, tensors, call.L <= kStripRows<T>),
+        writes_weights_(tensors.weights && call.S <= kTileKeys && !call.own.blocks &&
                         (kIsBf16<T> || !call.dropout || tensors.dropped)) {}
 
   // Whether the weights are written: where a tile holds whole rows, unless only those after dropout are left.
@@ -93,24 +156,20 @@ class Forward {
   }
 
  private:
-  // Blocks of queries have kRows rows. A remainder of less than half a block belongs to the last one, because
-  // a block of a few rows would cost as much to begin as a whole one.
-  int64_t blocks() const { return std::max<int64_t>((call_.L + kRows / 2) / kRows, 1); }
+  // Blocks of queries have kBlockRows rows. A remainder of less than half a block belongs to the last one,
+  // because a block of a few rows would cost as much to begin as a whole one.
+  int64_t blocks() const { return std::max<int64_t>((call_.L + kBlockRows / 2) / kBlockRows, 1); }
 
-  // A block of queries of one head, starting at i0.
-  struct Place {
+  // A block of queries of one head, starting at i0, and the memory for its at.
+  struct Block {
     int64_t b, h, hkv, i0;
     Head head;
     Matrix<const T> q;
-  };
-  // m, ℓ and O of the block's rows; O of a strip is undefined until it has begun.
-  struct Running {
+    // m, ℓ and O of its rows; O of a strip is undefined until it has begun.
     float *maximum, *total;
     Matrix<float> output;
     Sums* sums;  // per strip
-  };
-  // The buffers of a strip.
-  struct Workspace {
+    // The buffers of a strip.
     Matrix<float> scores;
     Matrix<T> weights;  // the scores themselves, for float
     T* values;
@@ -118,79 +177,88 @@ class Forward {
     RowTerms terms;
   };
 
-  Workspace workspace(Scratch& scratch) const {
+  Block block_at(int64_t b, int64_t h, int64_t i0, int64_t rows, const Head& head) const {
+    Scratch& scratch = Scratch::of_this_thread();
+    scratch.reset();
     // The stride is not a power of two, for which rows would share the same cache sets.
-    const int64_t width = std::min(kCols, keys_.keys()) + 16;
-    const auto scores = scratch.matrix<float>(kStrip, width);
+    const int64_t width = std::min(kTileKeys, keys_.keys()) + 16,
+                  strips = (rows + kStripRows<T> - 1) / kStripRows<T>;
+    const auto scores = scratch.matrix<float>(kStripRows<T>, width);
     Matrix<T> weights{};
-    auto* rows = scratch.take<SoftmaxRow>(kStrip);
-    for (int64_t r = 0; r < kStrip; ++r) new (rows + r) SoftmaxRow{.scores = scores.row(r)};
+    auto* const softmax_rows = scratch.take<SoftmaxRow>(kStripRows<T>);
+    for (int64_t r = 0; r < kStripRows<T>; ++r) new (softmax_rows + r) SoftmaxRow{.scores = scores.row(r)};
     if constexpr (kIsBf16<T>) {
-      weights = scratch.matrix<T>(kStrip, width);
-      for (int64_t r = 0; r < kStrip; ++r) rows[r].weights16 = weights.row(r);
+      weights = scratch.matrix<T>(kStripRows<T>, width);
+      for (int64_t r = 0; r < kStripRows<T>; ++r) softmax_rows[r].weights16 = weights.row(r);
     } else {
       weights = scores;
     }
-    return {scores, weights, scratch.take<T>(width * call_.Dv), rows, {call_, scratch, kStrip, width, true}};
+    auto *const maximum = scratch.take<float>(rows), *const total = scratch.take<float>(rows);
+    auto* const sums = scratch.take<Sums>(strips);
+    std::fill_n(sums, strips, Sums::Begin);
+    std::fill_n(maximum, rows, -kInfinity);
+    std::fill_n(total, rows, 0.0f);
+    T* const q_copy = scratch.take<T>(rows * inner<T>(call_.D));
+    return {b,
+            h,
+            call_.kv_head(h),
+            i0,
+            head,
+            lhs_of(rows_of(t_.q, b, h, i0, rows, call_.D), q_copy),
+            maximum,
+            total,
+            scratch.matrix<float>(rows, call_.Dv),
+            sums,
+            scores,
+            weights,
+            scratch.take<T>(width * call_.Dv),
+            softmax_rows,
+            {call_, scratch, kStripRows<T>, width, true}};
   }
 
   void attend(int64_t b, int64_t h, int64_t block, const Head& head) const {
-    const int64_t i0 = block * kRows, rows = block + 1 < blocks() ? kRows : call_.L - i0,
-                  strips = (rows + kStrip - 1) / kStrip;
-    Scratch& scratch = Scratch::of_this_thread();
-    scratch.reset();
-    const Workspace work = workspace(scratch);
-    const Running running{scratch.take<float>(rows), scratch.take<float>(rows),
-                          scratch.matrix<float>(rows, call_.Dv), scratch.take<Sums>(strips)};
-    std::fill_n(running.sums, strips, Sums::Begin);
-    std::fill_n(running.maximum, rows, -kInfinity);
-    std::fill_n(running.total, rows, 0.0f);
-    const Place at{
-        b,  h,    call_.kv_head(h),
-        i0, head, lhs_of(rows_of(t_.q, b, h, i0, rows, call_.D), scratch.take<T>(rows * inner<T>(call_.D)))};
+    const int64_t i0 = block * kBlockRows, rows = block + 1 < blocks() ? kBlockRows : call_.L - i0;
+    const Block at = block_at(b, h, i0, rows, head);
     const int64_t end = call_.key_hi(b, i0 + rows - 1);
     // Tiles begin at the first visible key, so that a narrow window lies in one tile.
-    for (int64_t from = call_.key_lo(i0) / Keys::kPanel * Keys::kPanel; from < end; from += kCols) {
-      const int64_t to = std::min(end, from + kCols);
-      for (int64_t r = 0; r < rows; r += kStrip) {
-        const int64_t strip = std::min(kStrip, rows - r);
-        add_shown(at, running, work, r, strip, std::max(from, call_.key_lo(i0 + r) / kFirst * kFirst),
+    for (int64_t from = call_.key_lo(i0) / Keys::kPanelKeys * Keys::kPanelKeys; from < end;
+         from += kTileKeys) {
+      const int64_t to = std::min(end, from + kTileKeys);
+      for (int64_t r = 0; r < rows; r += kStripRows<T>) {
+        const int64_t strip = std::min(kStripRows<T>, rows - r);
+        add_shown(at, r, strip, std::max(from, call_.key_lo(i0 + r) / kFirst * kFirst),
                   std::min(to, call_.key_hi(b, i0 + r + strip - 1)));
       }
     }
     gemm_done();
     for (int64_t r = 0; r < rows; ++r) {
-      t_.write_row(call_, b, h, i0 + r, running.maximum[r], running.total[r], running.output.row(r));
-      if (writes_weights_ && running.sums[r / kStrip] == Sums::Begin)
+      t_.write_row(call_, b, h, i0 + r, at.maximum[r], at.total[r], at.output.row(r));
+      if (writes_weights_ && at.sums[r / kStripRows<T>] == Sums::Begin)
         std::fill_n(weights_of(at, i0 + r), call_.S, Stored{0});
     }
   }
 
   // Adds the keys [from, to) of one tile to the strip of `rows` rows that begins at row r0 of the block, but
   // for those that the program's own mask hides by whole blocks.
-  void add_shown(const Place& at, const Running& running, const Workspace& work, int64_t r0, int64_t rows,
-                 int64_t from, int64_t to) const {
-    if (!call_.own.blocks)
-      return add(at, running, work, r0, rows, from, to, static_cast<bool>(call_.own.mask));
+  void add_shown(const Block& at, int64_t r0, int64_t rows, int64_t from, int64_t to) const {
+    if (!call_.own.blocks) return add(at, r0, rows, from, to, static_cast<bool>(call_.own.mask));
     const int64_t first = at.i0 + r0, last = first + rows - 1;
     const auto class_of = [&](int64_t j) {
-      const int above = call_.own.block_of(at.b, at.h, first, j),
-                below = call_.own.block_of(at.b, at.h, last, j);
+      const int above = call_.block_of(at.b, at.h, first, j), below = call_.block_of(at.b, at.h, last, j);
       return above == below ? above : int{detail::BlockClasses::Partial};
     };
     while (from < to) {
       const int kind = class_of(from);
-      int64_t end = (from / kBlock + 1) * kBlock;
-      while (end < to && class_of(end) == kind) end += kBlock;
+      int64_t end = (from / kClassTile + 1) * kClassTile;
+      while (end < to && class_of(end) == kind) end += kClassTile;
       if (kind != detail::BlockClasses::Empty)
-        add(at, running, work, r0, rows, from, std::min(end, to), kind == detail::BlockClasses::Partial);
+        add(at, r0, rows, from, std::min(end, to), kind == detail::BlockClasses::Partial);
       from = end;
     }
   }
 
   // Adds the keys [from, to). `tested`: the program's own mask is asked about each pair.
-  void add(const Place& at, const Running& running, const Workspace& work, int64_t r0, int64_t rows,
-           int64_t from, int64_t to, bool tested) const {
+  void add(const Block& at, int64_t r0, int64_t rows, int64_t from, int64_t to, bool tested) const {
     if (from >= to) return;
     const int64_t i0 = at.i0 + r0, cols = to - from, wide = round_up(cols, 16);
     if (call_.keep && !any_kept(at.b, at.h, i0, rows, from, cols)) return;
@@ -206,52 +274,51 @@ class Forward {
       // The rows of biases and of the output are asked for a few at a time, so that these products hide the
       // wait for them.
       for (const int64_t most = rows * (c + k.cols) / wide; asked < most; ++asked) {
-        work.terms.prefetch(at.b, at.h, i0 + asked, from, cols);
+        at.terms.prefetch(at.b, at.h, i0 + asked, from, cols);
         if (last) prefetch_to_write(t_.output.at(at.b, at.h, i0 + asked), call_.Dv);
       }
-      gemm(q, k, work.scores.block(0, rows, c, k.cols), Sums::Begin,
+      gemm(q, k, at.scores.block(0, rows, c, k.cols), Sums::Begin,
            {.columns = reach - c, .first_column = first - c});
       c += k.cols;
     }
 
     // P = exp(scale · (S − m′)); then m, ℓ and O are updated
-    const int64_t at_once = call_.normalise ? OwnStrip::kMost : kPlainRows;
+    const int64_t at_once = call_.normalise ? OwnRows::kMostRows : kPlainRows;
     for (int64_t first_row = 0; first_row < rows; first_row += at_once) {
       const int64_t end = std::min(first_row + at_once, rows);
       for (int64_t r = first_row; r < end; ++r) {
-        SoftmaxRow& row = work.rows[r];
-        work.terms.set(row, r, at.b, at.h, i0 + r, from, cols, tested);
+        SoftmaxRow& row = at.rows[r];
+        at.terms.set(row, r, at.b, at.h, i0 + r, from, cols, tested);
         row.cols = wide;
-        row.maximum = running.maximum[r0 + r];
-        row.sum = running.total[r0 + r];
+        row.maximum = at.maximum[r0 + r];
+        row.sum = at.total[r0 + r];
       }
-      SoftmaxRow* const set = work.rows + first_row;
-      work.terms.score(set, end - first_row, at.b, at.h, i0 + first_row, from);
+      SoftmaxRow* const set = at.rows + first_row;
+      at.terms.score(set, end - first_row, at.b, at.h, i0 + first_row, from);
       if (!call_.normalise)
         weigh_rows(call_, set, end - first_row);  // while the scores are in the first cache
     }
-    if (call_.normalise) weigh_rows(call_, work.rows, rows);
+    if (call_.normalise) weigh_rows(call_, at.rows, rows);
     if (writes_weights_) {
-      for (int64_t r = 0; r < rows; ++r) write_weights(at, work.rows[r], i0 + r, from, cols);
+      for (int64_t r = 0; r < rows; ++r) write_weights(at, at.rows[r], i0 + r, from, cols);
     }
     for (int64_t r = 0; r < rows; ++r) {
-      follow_maximum(work.rows[r], running.maximum[r0 + r], running.total[r0 + r], running.output.row(r0 + r),
-                     call_.Dv);
+      follow_maximum(at.rows[r], at.maximum[r0 + r], at.total[r0 + r], at.output.row(r0 + r), call_.Dv);
     }
 
     // O = O + P V
-    gemm(work.weights.block(0, rows, 0, inner<T>(cols)), values_of(at, i0, rows, from, cols, work.values),
-         running.output.part(r0, rows), std::exchange(running.sums[r0 / kStrip], Sums::Continue),
+    gemm(at.weights.block(0, rows, 0, inner<T>(cols)), values_of(at, i0, rows, from, cols, at.values),
+         at.output.part(r0, rows), std::exchange(at.sums[r0 / kStripRows<T>], Sums::Continue),
          {.inner = reach, .first_inner = first});
   }
 
-  Stored* weights_of(const Place& at, int64_t i) const {
-    return t_.weights + ((at.b * call_.H + at.h) * call_.L + i) * call_.S;
+  Stored* weights_of(const Block& at, int64_t i) const {
+    return t_.weights + call_.row_index(at.b, at.h, i) * call_.S;
   }
 
   // Writes the weights of query i, whose row has been weighed for the keys [from, from + cols), all that it
   // may see.
-  void write_weights(const Place& at, SoftmaxRow row, int64_t i, int64_t from, int64_t cols) const {
+  void write_weights(const Block& at, SoftmaxRow row, int64_t i, int64_t from, int64_t cols) const {
     if constexpr (kIsBf16<T>) {
       // Weights for a product are rounded. Their scores are still there, so they are weighed once more.
       row.weights16 = nullptr;
@@ -274,7 +341,7 @@ class Forward {
 
   // Returns V of these keys, with zeros for values that are not finite and that none of the rows sees, since
   // 0 * NaN is NaN.
-  Rhs<const T> values_of(const Place& at, int64_t i0, int64_t rows, int64_t from, int64_t cols,
+  Rhs<const T> values_of(const Block& at, int64_t i0, int64_t rows, int64_t from, int64_t cols,
                          T* buffer) const {
     const uint8_t* const finite = at.head.finite + from;
     const auto hidden = [&](int64_t c) { return !finite[c] && !column_seen(at.b, at.h, i0, rows, from + c); };
@@ -313,7 +380,7 @@ class Forward {
     return false;
   }
 
-  const CpuArguments& call_;
+  const Call& call_;
   const ForwardTensors<Stored>& t_;
   const Keys keys_;
   const bool writes_weights_;
@@ -322,7 +389,7 @@ class Forward {
 }  // namespace
 
 template <class T>
-void forward(const CpuArguments& call, const ForwardTensors<T>& tensors) {
+void forward(const Call& call, const ForwardTensors<T>& tensors) {
   bool weighed = false;
   for_operands<T>([&](auto operand) {
     Forward<T, decltype(operand)> pass(call, tensors);
@@ -332,8 +399,8 @@ void forward(const CpuArguments& call, const ForwardTensors<T>& tensors) {
   if (!weighed) missing_weights(call, tensors);
 }
 
-template void forward<float>(const CpuArguments&, const ForwardTensors<float>&);
-template void forward<bf16_t>(const CpuArguments&, const ForwardTensors<bf16_t>&);
-template void forward<f16_t>(const CpuArguments&, const ForwardTensors<f16_t>&);
+template void forward<float>(const Call&, const ForwardTensors<float>&);
+template void forward<bf16_t>(const Call&, const ForwardTensors<bf16_t>&);
+template void forward<f16_t>(const Call&, const ForwardTensors<f16_t>&);
 
 }  // namespace attentive::kernels::cpu

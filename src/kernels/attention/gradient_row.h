@@ -11,7 +11,7 @@ ATTENTIVE_SIMD_BEGIN
 struct GradientKind {
   bool half = false;   ///< weights and gradients are written as bfloat16
   bool drop = false;   ///< dropout
-  bool plain = false;  ///< no softcap, slope or bias
+  bool plain = false;  ///< no term but the scale
   /// Gradients of logits are written, weights have incoming ones, or scores are the program's own.
   bool logits = false;
   bool own = false;  ///< weights are the program's own scores, without any of these terms
@@ -66,14 +66,14 @@ inline void gradient_at(const GradientRow& row, int64_t c) {
   }
   if (softmax) gradient = weight * (gradient - load<Vec>(row.delta + c));
   Vec of_logit = gradient;
-  if (!kKind.plain && !kKind.own && row.rule.softcap != 0.0f) gradient = gradient * (1.0f - capped * capped);
+  if (!kKind.plain && !kKind.own) gradient = row.rule.through_cap(gradient, capped);
   if (kKind.own || (kKind.logits && row.slopes)) {
     gradient = gradient * load<Vec>(row.slopes + c);
   } else {
     gradient = gradient * row.rule.scale;
   }
   if constexpr (kHides != Hides::Nothing) {
-    const Int seen = kHides == Hides::Bias ? shown_by(load<Vec>(row.bias + c)) : visible(row, c);
+    const Int seen = kHides == Hides::Bias ? BiasTerm::shows(load<Vec>(row.bias + c)) : visible(row, c);
     dropped = select(seen, dropped, all(0.0f));
     gradient = select(seen, gradient, all(0.0f));
     of_logit = select(seen, of_logit, all(0.0f));
@@ -106,8 +106,8 @@ template <bool kHalf, bool kDrop>
 inline void gradient_row_as(const GradientRow& row) {
   // A row without statistics keeps natural logits.
   const bool plain = row.rule.plain() && !row.bias && row.normalised;
-  const bool own = row.slopes && !row.normalised && row.rule.slope == 0.0f && !row.bias && !row.logits &&
-                   !row.grad_weights;
+  const bool own =
+      row.slopes && !row.normalised && !row.rule.alibi && !row.bias && !row.logits && !row.grad_weights;
   if (own) {
     gradient_columns<GradientKind{.half = kHalf, .drop = kDrop, .own = true}>(row);
   } else if (row.logits || row.grad_weights || row.slopes || !row.normalised) {

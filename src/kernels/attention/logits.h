@@ -10,40 +10,40 @@
 
 ATTENTIVE_SIMD_BEGIN
 
-/// Converts raw scores to natural logits. Every step is rounded, because the backward pass subtracts the
-/// maximum of the forward pass, so both passes must compute the same bits. `capped` receives tanh(x /
-/// softcap) for the backward pass.
-template <class Bias>
-inline Vec logits(const ScoreRule& rule, Vec raw, Vec distance, const Bias* bias, int64_t n, Vec* capped) {
-  Vec x = product(raw, rule.scale);
-  if (rule.softcap != 0.0f) {
-    const float most = 3.0e38f, inverse = 1.0f / rule.softcap;
-    const Vec t = tanh(x * (inverse < most ? inverse : most));
-    if (capped) *capped = t;
-    x = product(t, rule.softcap);
+/// The mathematics of the terms (terms.h) for vectors.
+struct VectorMath {
+  static Vec product(Vec a, float b) { return ATTENTIVE_SIMD_NAMESPACE::product(a, b); }
+  static Vec quotient(Vec x, float by) {
+    const float most = 3.0e38f, inverse = 1.0f / by;
+    return x * (inverse < most ? inverse : most);
   }
-  if (bias) x = x + load_part(bias, n);
-  if (rule.slope != 0.0f) x = x - product(magnitude(distance), rule.slope);
-  return x;
+  static Vec tanh(Vec x) { return ATTENTIVE_SIMD_NAMESPACE::tanh(x); }
+  static Vec magnitude(Vec x) { return ATTENTIVE_SIMD_NAMESPACE::magnitude(x); }
+};
+
+/// Converts raw scores to natural logits. `tanh` receives that of the cap; it may be null.
+template <class Bias>
+inline Vec logits(const ScoreRule& rule, Vec raw, Vec distance, const Bias* bias, int64_t n, Vec* tanh) {
+  Vec unread = all(0.0f);
+  return rule.logit<VectorMath>(
+      raw, distance, bias != nullptr, [=] { return load_part(bias, n); }, tanh ? *tanh : unread);
 }
+
+/// The columns of a long row that are summed at a time.
+constexpr int64_t kSummedColumns = 1024;
 
 /// The terms that may hide some columns of a vector: none, the bias alone, or any.
 enum class Hides { Nothing, Bias, Anything };
-
-/// Which columns of a vector a bias leaves visible.
-inline Int shown_by(Vec bias) {
-  return bias != all(kMinusInfinity);
-}
 
 /// Visibility of one vector of columns of a SoftmaxRow or GradientRow, starting at column c.
 template <class Row>
 inline Int visible(const Row& row, int64_t c) {
   const Int at = lanes() + static_cast<int32_t>(c);
   const int64_t n = row.hi - c;
-  Int result = (at >= static_cast<int32_t>(row.lo)) & (at < static_cast<int32_t>(row.hi));
-  if (row.bias) result &= shown_by(load_part(row.bias + c, n, kMinusInfinity));
+  Int result = MaskTerm::in_range(at, static_cast<int32_t>(row.lo), static_cast<int32_t>(row.hi));
+  if (row.bias) result &= BiasTerm::shows(load_part(row.bias + c, n, kMinusInfinity));
   if constexpr (requires { row.bias16; }) {
-    if (row.bias16) result &= shown_by(load_part(row.bias16 + c, n));
+    if (row.bias16) result &= BiasTerm::shows(load_part(row.bias16 + c, n));
   }
   if (row.keep) {
     Byte bytes = {};
@@ -52,7 +52,7 @@ inline Int visible(const Row& row, int64_t c) {
     } else {
       std::memcpy(&bytes, row.keep + c, static_cast<size_t>(n));
     }
-    result &= __builtin_convertvector(bytes, Int) != 0;
+    result &= MaskTerm::shows(__builtin_convertvector(bytes, Int));
   }
   return result;
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <string_view>
 #include <vector>
 
 #include <c10/util/Exception.h>
@@ -13,45 +12,85 @@
 
 #include "kernels/simd/threads.h"
 
-namespace attentive::kernels::cpu {
-OwnRows::OwnRows(const CpuArguments& call, Along along) : call_(call), along_(along) {
+namespace attentive::kernels {
+
+bool Call::unmasked(int64_t b, int64_t h, int64_t i, int64_t j) const {
+  if (keep && !MaskTerm::shows(*keep.at(b, h, i, j))) return false;
+  if (!bias) return true;
+  float number = 0.0f;
+  cpu::for_element(bias.element, [&](auto type) {
+    cpu::elementwise().convert(bias.as<decltype(type)>().at(b, h, i, j), &number, 1);
+  });
+  return BiasTerm::shows(number);
+}
+
+bool Call::unhidden(int64_t b, int64_t h, int64_t i, int64_t j) const {
+  // The row begins at a multiple of the widest vector.
+  const int64_t from = j / detail::kMostLanes * detail::kMostLanes;
+  uint8_t shown[detail::kMostLanes];
+  std::fill_n(shown, detail::kMostLanes, uint8_t{1});
+  cpu::OwnRows(*this, cpu::OwnRows::Along::Keys)
+      .mask({b, h, i, 1, from, detail::kMostLanes}, {j - from, j - from + 1}, shown);
+  return shown[j - from] != 0;
+}
+
+int Call::block_of(int64_t b, int64_t h, int64_t i, int64_t j) const {
+  if (!own.mask) return detail::BlockClasses::Full;
+  if (!own.blocks) return detail::BlockClasses::Partial;
+  return *own.blocks.at(b, h, i / detail::BlockClasses::kSize, j / detail::BlockClasses::kSize);
+}
+
+void Call::dropout_bits(int64_t b, int64_t h, int64_t i, int64_t from, int64_t to, uint16_t* out,
+                        int64_t stride) const {
+  for (int64_t block = from / 128; block * 128 < to; ++block) {
+    cpu::elementwise().dropout_bits(dropout_key, threshold, static_cast<uint32_t>(b + batch_offset),
+                                    static_cast<uint32_t>(h + head_offset), band.counter_row(i),
+                                    static_cast<uint32_t>(block), out, stride);
+    out += 8 * stride;
+  }
+}
+
+namespace cpu {
+
+OwnRows::OwnRows(const Call& call, Along along) : call_(call), along_(along) {
   pairs_.set_lengths(call.whole_queries ? call.whole_queries : call.L,
                      call.whole_keys ? call.whole_keys : call.S);
-  pairs_.scale = call.scale;
+  pairs_.scale = call.rule.scale;
   pairs_.captured = call.own.captured;
 }
 
-void OwnRows::place(const OwnRow& row) {
-  pairs_.batch = row.b + call_.batch_offset;
-  pairs_.head = row.h + call_.head_offset;
-  pairs_.query = call_.key_offset + call_.band.position(along_ == Along::Keys ? row.fixed : row.from);
-  pairs_.key = call_.key_offset + (along_ == Along::Keys ? row.from : row.fixed);
-  pairs_.lo = row.lo;
-  pairs_.hi = row.hi;
+void OwnRows::place(const Pairs& at, const detail::PairRange& range) {
+  pairs_.batch = at.b + call_.batch_offset;
+  pairs_.head = at.h + call_.head_offset;
+  pairs_.query = call_.key_offset + call_.band.position(at.i0);
+  pairs_.key = call_.key_offset + at.j0;
+  pairs_.lo = range.lo;
+  pairs_.hi = range.hi;
 }
 
-// Calls the function of scores for the rows of `strip_`.
-void OwnRows::run(const OwnStrip& strip, detail::StripCode code) {
-  place({strip.b, strip.h, strip.first, strip.from, 0, 0});
-  strip_.rows = strip.rows;
-  strip_.ranges = strip.ranges;
-  if (call_.softcap != 0.0f) {  // without a softcap, the function's row takes the scale itself
+// Calls the function of scores for the rows of a strip.
+void OwnRows::run(const Pairs& strip, const detail::PairRange* ranges, detail::StripCode code) {
+  const bool along_keys = along_ == Along::Keys;
+  place(strip);
+  strip_.rows = along_keys ? strip.queries : strip.keys;
+  strip_.ranges = ranges;
+  if (call_.rule.caps()) {  // without a cap, the function's row takes the scale itself
     pairs_.slopes_given = true;
-    for (int64_t n = 0; n < strip.rows; ++n) {
-      const auto& [lo, hi] = strip_.ranges[n];
+    for (int64_t n = 0; n < strip_.rows; ++n) {
+      const auto& [lo, hi] = ranges[n];
       if (lo >= hi) continue;
       float* const slopes = pairs_.slopes ? pairs_.slopes + n * strip_.slopes_stride : nullptr;
-      rows_code().cap(pairs_.scores + n * strip_.scores_stride, slopes, {call_.scale, call_.softcap}, lo, hi);
+      rows_code().cap(pairs_.scores + n * strip_.scores_stride, slopes, call_.rule, lo, hi);
     }
   }
   code(call_.own.score.object, strip_);
   if (!pairs_.bad && !pairs_.divided_by_zero) [[likely]]
     return;
-  for (int64_t n = 0; n < strip.rows; ++n) {
-    const auto& [lo, hi] = strip_.ranges[n];
-    const OwnRow row{strip.b, strip.h, strip.first + n, strip.from, lo, hi};
-    place(row);
-    check(row, /*is_mask=*/false, [&](detail::PairRow& pair) {
+  for (int64_t n = 0; n < strip_.rows; ++n) {
+    Pairs row = strip;
+    (along_keys ? row.i0 : row.j0) += n;
+    place(row, ranges[n]);
+    check(row, ranges[n], /*is_mask=*/false, [&](detail::PairRow& pair) {
       const detail::PairRange range{pair.lo, pair.hi};
       detail::PairStrip one{.row = pair, .ranges = &range};
       code(call_.own.score.object, one);
@@ -63,15 +102,15 @@ void OwnRows::run(const OwnStrip& strip, detail::StripCode code) {
 // Throws what went wrong in a row, unless it was a lookup for a hidden pair. `code` is called for one visible
 // pair after the other, on numbers that nobody reads.
 template <class Code>
-void OwnRows::check(const OwnRow& row, bool is_mask, const Code& code) {
+void OwnRows::check(const Pairs& row, const detail::PairRange& range, bool is_mask, const Code& code) {
   TORCH_CHECK_VALUE(!pairs_.divided_by_zero, "score: an index is divided by 0");
   pairs_.bad = nullptr;
-  const auto size = static_cast<size_t>(row.hi) + detail::kMostLanes;
+  const auto size = static_cast<size_t>(range.hi) + detail::kMostLanes;
   std::vector<float> scores(size, 0.0f), slopes(size, 0.0f);
   std::vector<uint8_t> keep(size, 1);
   const bool along_keys = along_ == Along::Keys;
-  for (int64_t c = row.lo; c < row.hi; ++c) {
-    const int64_t i = along_keys ? row.fixed : row.from + c, j = along_keys ? row.from + c : row.fixed;
+  for (int64_t c = range.lo; c < range.hi; ++c) {
+    const int64_t i = row.i0 + (along_keys ? 0 : c), j = row.j0 + (along_keys ? c : 0);
     if (!call_.unmasked(row.b, row.h, i, j) || (!is_mask && !call_.sees(row.b, row.h, i, j))) continue;
     auto pair = pairs_;
     pair.lo = c;
@@ -88,38 +127,39 @@ void OwnRows::check(const OwnRow& row, bool is_mask, const Code& code) {
   }
 }
 
-void OwnRows::scores_of_queries(const OwnStrip& strip, const Matrix<float>& scores, float* largest) {
+void OwnRows::scores_of_queries(const Pairs& strip, const detail::PairRange* ranges,
+                                const Matrix<float>& scores, float* largest) {
   pairs_.scores = scores.data;
   strip_.scores_stride = scores.stride;
   strip_.largest = largest;
-  run(strip, call_.own.score.code->scores_along_keys);
+  run(strip, ranges, call_.own.score.code->scores_along_keys);
 }
 
-void OwnRows::scores_of_keys(const OwnStrip& strip, const Matrix<float>& scores, const Matrix<float>& slopes,
-                             const Matrix<float>& inputs) {
+void OwnRows::scores_of_keys(const Pairs& strip, const detail::PairRange* ranges, const Matrix<float>& scores,
+                             const Matrix<float>& slopes, const Matrix<float>& inputs) {
   pairs_.scores = scores.data;
   pairs_.slopes = slopes.data;
   pairs_.inputs = inputs.data;
   strip_.scores_stride = scores.stride;
   strip_.slopes_stride = slopes.stride;
   strip_.inputs_stride = inputs.stride;
-  run(strip, call_.own.score.code->scores_along_queries);
+  run(strip, ranges, call_.own.score.code->scores_along_queries);
 }
 
-void OwnRows::mask(const OwnRow& row, uint8_t* keep) {
-  if (row.lo >= row.hi) return;
-  place(row);
+void OwnRows::mask(const Pairs& row, const detail::PairRange& range, uint8_t* keep) {
+  if (range.lo >= range.hi) return;
+  place(row, range);
   pairs_.keep = keep;
   const OwnFunction& function = call_.own.mask;
   const auto code =
       along_ == Along::Keys ? function.code->mask_along_keys : function.code->mask_along_queries;
   code(function.object, pairs_);
   if (pairs_.bad || pairs_.divided_by_zero) [[unlikely]]
-    check(row, /*is_mask=*/true, [&](detail::PairRow& pair) { code(function.object, pair); });
+    check(row, range, /*is_mask=*/true, [&](detail::PairRow& pair) { code(function.object, pair); });
 }
 
-std::optional<uint8_t> OwnRows::class_of_tile(const detail::PairFunction& mask, const OwnTile& tile) {
-  place({tile.b, tile.h, tile.first, tile.from, 0, 0});
+std::optional<uint8_t> OwnRows::class_of_tile(const detail::PairFunction& mask, const Pairs& tile) {
+  place(tile);
   detail::TileEvaluation evaluation{.captured = pairs_.captured};
   const auto range = [&](int64_t least, int64_t count) {
     return detail::TileIndex(least, least + count - 1, &evaluation);
@@ -132,10 +172,11 @@ std::optional<uint8_t> OwnRows::class_of_tile(const detail::PairFunction& mask, 
   return said.may_hold ? BlockClasses::Full : BlockClasses::Empty;
 }
 
-void OwnRows::add_captured_gradients(const OwnRow& row, const detail::CapturedView* captured, float* inputs,
+void OwnRows::add_captured_gradients(const Pairs& row, const detail::PairRange& range,
+                                     const detail::CapturedView* captured, float* inputs,
                                      const float* logit_gradients) {
-  if (row.lo >= row.hi) return;
-  place(row);
+  if (range.lo >= range.hi) return;
+  place(row, range);
   pairs_.scores = inputs;
   pairs_.logit_gradients = logit_gradients;
   pairs_.captured = captured;
@@ -143,22 +184,8 @@ void OwnRows::add_captured_gradients(const OwnRow& row, const detail::CapturedVi
   pairs_.bad = nullptr;  // the row of scores has reported it
 }
 
-bool CpuArguments::unhidden(int64_t b, int64_t h, int64_t i, int64_t j) const {
-  // The row begins at a multiple of the widest vector.
-  const int64_t from = j / detail::kMostLanes * detail::kMostLanes;
-  uint8_t shown[detail::kMostLanes];
-  std::fill_n(shown, detail::kMostLanes, uint8_t{1});
-  OwnRows(*this, OwnRows::Along::Keys).mask({b, h, i, from, j - from, j - from + 1}, shown);
-  return shown[j - from] != 0;
-}
-
-const detail::PairFunctionCode& code_here(const detail::PairFunction& function) {
-  const std::string_view name = vector_code().name;
-  auto set = detail::VectorSet::Portable;
-  if (name.starts_with("avx512")) set = detail::VectorSet::Avx512;
-  if (name == "avx2") set = detail::VectorSet::Avx2;
-  if (name.starts_with("neon")) set = detail::VectorSet::Neon;
-  return function.code(set);
+OwnFunction function_here(const detail::PairFunction& function) {
+  return {function.function(), &function.code(vector_code().set)};
 }
 
 namespace {
@@ -167,7 +194,7 @@ namespace {
 class Seen {
  public:
   void add(const uint8_t* row) {
-    std::array<uint64_t, kBlock / 8> words;
+    std::array<uint64_t, kClassTile / 8> words;
     std::memcpy(words.data(), row, sizeof(words));
     uint64_t any = 0, all = kOnes;
     for (const uint64_t keys : words) {
@@ -189,35 +216,38 @@ class Seen {
 
 }  // namespace
 
-void classify_blocks(const CpuArguments& call, const detail::PairFunction& mask, uint8_t* classes) {
+void classify_blocks(const Call& call, const detail::PairFunction& mask, uint8_t* classes) {
   // A few tiles at a time, so that what a function reads per key stays in the first cache for all their rows.
   constexpr int64_t kTiles = 16;
-  const int64_t rows = round_up(call.L, kBlock) / kBlock, columns = round_up(call.S, kBlock) / kBlock;
+  const int64_t rows = round_up(call.L, kClassTile) / kClassTile,
+                columns = round_up(call.S, kClassTile) / kClassTile;
   for_each_item(call.B * call.H * rows, call.worth_sharing(1), [&](int64_t item) {
-    const int64_t head = item / rows, first = item % rows * kBlock, last = std::min(first + kBlock, call.L);
-    const auto keys_from = [&](int64_t tile) { return std::min(tile * kBlock, call.S); };
-    std::array<uint8_t, kTiles * kBlock> keep;
+    const int64_t head = item / rows, first = item % rows * kClassTile,
+                  last = std::min(first + kClassTile, call.L);
+    const auto keys_from = [&](int64_t tile) { return std::min(tile * kClassTile, call.S); };
+    std::array<uint8_t, kTiles * kClassTile> keep;
     OwnRows own(call, OwnRows::Along::Keys);
     uint8_t* const of_row = classes + item * columns;
     // Asks the pairs of the tiles [begin, end).
     const auto ask_pairs = [&](int64_t begin, int64_t end) {
-      const int64_t from = begin * kBlock, keys = keys_from(end) - from, whole = (end - begin) * kBlock;
+      const int64_t from = begin * kClassTile, keys = keys_from(end) - from,
+                    whole = (end - begin) * kClassTile;
       std::array<Seen, kTiles> tiles;
       for (int64_t i = first; i < last; ++i) {
         std::memset(keep.data(), 1, static_cast<size_t>(keys));
-        own.mask({head / call.H, head % call.H, i, from, 0, keys}, keep.data());
+        own.mask({head / call.H, head % call.H, i, 1, from, keys}, {0, keys}, keep.data());
         // The last tile ends with copies of its last pair, which say nothing new.
         std::fill(keep.begin() + keys, keep.begin() + whole, keep[static_cast<size_t>(keys - 1)]);
         for (int64_t t = 0; t < end - begin; ++t)
-          tiles[static_cast<size_t>(t)].add(&keep[static_cast<size_t>(t * kBlock)]);
+          tiles[static_cast<size_t>(t)].add(&keep[static_cast<size_t>(t * kClassTile)]);
       }
       for (int64_t t = begin; t < end; ++t) of_row[t] = tiles[static_cast<size_t>(t - begin)].kind();
     };
     int64_t open = 0;  // the tiles [open, t) are not classified yet
     for (int64_t t = 0; t < columns; ++t) {
-      const int64_t from = t * kBlock, keys = keys_from(t + 1) - from;
+      const int64_t from = t * kClassTile, keys = keys_from(t + 1) - from;
       const auto known =
-          own.class_of_tile(mask, {head / call.H, head % call.H, first, from, last - first, keys});
+          own.class_of_tile(mask, {head / call.H, head % call.H, first, last - first, from, keys});
       if (known) {
         if (open < t) ask_pairs(open, t);
         of_row[t] = *known;
@@ -230,4 +260,5 @@ void classify_blocks(const CpuArguments& call, const detail::PairFunction& mask,
   });
 }
 
-}  // namespace attentive::kernels::cpu
+}  // namespace cpu
+}  // namespace attentive::kernels

@@ -3,12 +3,46 @@
 // The passes over tiles. Each is defined in the source of the same name.
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
-#include "kernels/attention/call.h"
-#include "kernels/softmax_end.h"
+#include <attentive/score/pair_functions.h>
+
+#include "kernels/attention/rows.h"
+#include "kernels/call.h"
+#include "kernels/simd/elementwise.h"
 
 namespace attentive::kernels::cpu {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+inline int64_t round_up(int64_t x, int64_t to) {
+  return (x + to - 1) / to * to;
+}
+
+/// A view of `count` rows of a tensor, with `width` contiguous numbers each.
+template <class T>
+Matrix<T> rows_of(const Strided<T>& x, int64_t b, int64_t h, int64_t row, int64_t count, int64_t width) {
+  return {x.at(b, h, row), count, width, x.row};
+}
+
+/// The pairs of some queries and keys of one head.
+struct Pairs {
+  int64_t b, h, i0, queries, j0, keys;
+};
+
+/// Calls work(T{}) for the type T of an element type.
+template <class Work>
+void for_element(Element element, const Work& work) {
+  switch (element) {
+    case Element::Float32:
+      return work(float{});
+    case Element::BFloat16:
+      return work(bf16_t{});
+    case Element::Float16:
+      return work(f16_t{});
+  }
+}
 
 /// The statistics of each row that the backward pass needs from the forward pass, (B, H, L) each.
 struct RowStatistics {
@@ -18,10 +52,10 @@ struct RowStatistics {
 
 /// Ends a row from the final `maximum` and `sum` of its SoftmaxRow. The factor does not include dropout's
 /// scale.
-RowEnd end_of_row(const CpuArguments& call, int64_t b, int64_t h, int64_t i, float maximum, float total);
+RowEnd end_of_row(const Call& call, int64_t b, int64_t h, int64_t i, float maximum, float total);
 
 /// The weight of head h's sink in a row with these statistics.
-float sink_weight(const CpuArguments& call, int64_t b, int64_t h, float maximum, float log_total);
+float sink_weight(const Call& call, int64_t b, int64_t h, float maximum, float log_total);
 
 /// The tensors that the forward pass reads and writes. Strides count elements; the last dimension is
 /// contiguous.
@@ -35,7 +69,7 @@ struct ForwardTensors {
   bool dropped = false;      ///< whether dropout is applied to them
 
   /// Writes row i of the output, O / ℓ or zeros for a row without keys, and the statistics that are wanted.
-  void write_row(const CpuArguments& call, int64_t b, int64_t h, int64_t i, float maximum, float total,
+  void write_row(const Call& call, int64_t b, int64_t h, int64_t i, float maximum, float total,
                  const float* sums) const {
     const RowEnd end = end_of_row(call, b, h, i, maximum, total);
     T* const row = output.at(b, h, i);
@@ -45,23 +79,32 @@ struct ForwardTensors {
     } else {
       elementwise().store_scaled(sums, end.factor * call.survivor_scale, row, call.Dv);
     }
-    const int64_t index = (b * call.H + h) * call.L + i;
+    const int64_t index = call.row_index(b, h, i);
     if (logsumexp) logsumexp[index] = end.logsumexp();
     if (statistics.maximum) statistics.maximum[index] = end.maximum;
     if (statistics.log_total) statistics.log_total[index] = end.log_total();
   }
 };
 
+/// The results of queries without a key.
+template <class T>
+void rows_without_keys(const Call& call, const ForwardTensors<T>& tensors) {
+  for (int64_t row = 0; row < call.B * call.H * call.L; ++row) {
+    const int64_t head = row / call.L;
+    tensors.write_row(call, head / call.H, head % call.H, row % call.L, -kInfinity, 0.0f, nullptr);
+  }
+}
+
 /// Tiled attention with a running softmax. Keys are packed head by head into a buffer of bounded size.
 /// The weights of rows that one tile holds are written beside the output.
 template <class T>
-void forward(const CpuArguments& call, const ForwardTensors<T>& tensors);
+void forward(const Call& call, const ForwardTensors<T>& tensors);
 
 /// Attention of at most 16 queries: one pass through the keys computes all query heads of a group, and
 /// threads share parts of the keys. It writes no statistics, because it sums scores in another order than the
 /// backward pass, which would then recompute slightly different weights.
 template <class T>
-void few_queries(const CpuArguments& call, const ForwardTensors<T>& tensors);
+void few_queries(const Call& call, const ForwardTensors<T>& tensors);
 
 /// Where the backward pass writes the gradients of the logits, for what was added to them: biases and slopes.
 /// Every sum has one order, whatever the number of threads. All may be null.
@@ -106,10 +149,10 @@ struct BackwardTensors {
 /// The sums over a row of gradients of logits that need no tile: the gradient of a sink is that of a key with
 /// value zero, for which dP is 0, and the gradients of all logits of a row add up to that of the logsumexp.
 template <class T>
-void write_row_sums(const CpuArguments& call, const BackwardTensors<T>& to, int64_t b, int64_t h, int64_t i,
+void write_row_sums(const Call& call, const BackwardTensors<T>& to, int64_t b, int64_t h, int64_t i,
                     float delta) {
   if (!to.sink_terms && !to.logits.by_query) return;
-  const int64_t at = (b * call.H + h) * call.L + i;
+  const int64_t at = call.row_index(b, h, i);
   const float maximum = to.statistics.maximum[at], log_total = to.statistics.log_total[at];
   const float sink_term = call.sinks ? -sink_weight(call, b, h, maximum, log_total) * delta : 0.0f;
   if (to.sink_terms) to.sink_terms[at] = sink_term;
@@ -123,12 +166,29 @@ void write_row_sums(const CpuArguments& call, const BackwardTensors<T>& to, int6
 /// Recomputes the weights in transposed tiles, whose rows are keys: the statistics of the queries are then
 /// vectors along a row, and no row has to be reduced. Sums are float32.
 template <class T>
-void backward(const CpuArguments& call, const BackwardTensors<T>& tensors);
+void backward(const Call& call, const BackwardTensors<T>& tensors);
+
+/// The gradients of a call without queries or without keys, which are 0.
+template <class T>
+void gradients_without_pairs(const Call& call, const BackwardTensors<T>& to) {
+  const auto clear = [&](const Strided<T>& x, int64_t heads, int64_t rows, int64_t width) {
+    for (int64_t row = 0; row < call.B * heads * rows; ++row)
+      std::fill_n(x.at(row / rows / heads, row / rows % heads, row % rows), width, T{});
+  };
+  clear(to.grad_q, call.H, call.L, call.D);
+  clear(to.grad_k, call.Hkv, call.S, call.D);
+  clear(to.grad_v, call.Hkv, call.S, call.Dv);
+  for (int64_t head = 0; head < call.B * call.H; ++head) {
+    const int64_t b = head / call.H, h = head % call.H;
+    if (to.sink_terms) std::fill_n(to.sink_terms + call.row_index(b, h, 0), call.L, 0.0f);
+    if (to.logits.slopes) std::fill_n(to.logits.slopes + call.key_index(b, h, 0), call.S, 0.0f);
+  }
+}
 
 /// Does so from weights that are there and have an incoming gradient, in tiles that are rows of them. It is
-/// for calls without a softcap, a score of the program or classes of tiles. The incoming gradient is that of
+/// for calls without a cap, a score of the program or classes of tiles. The incoming gradient is that of
 /// the weights before dropout.
-void weighed_backward(const CpuArguments& call, const BackwardTensors<float>& tensors);
+void weighed_backward(const Call& call, const BackwardTensors<float>& tensors);
 
 template <class T>
 struct WeightsTensors {
@@ -140,11 +200,11 @@ struct WeightsTensors {
 /// Computes the weights of a call that requests them. Each row is divided by its own total instead of using
 /// the forward pass's logsumexp, whose rounding error grows with the largest score.
 template <class T>
-void weights(const CpuArguments& call, const WeightsTensors<T>& tensors);
+void weights(const Call& call, const WeightsTensors<T>& tensors);
 
 /// Computes those of a forward pass that has not written them, if they are wanted.
 template <class T>
-void missing_weights(const CpuArguments& call, const ForwardTensors<T>& of) {
+void missing_weights(const Call& call, const ForwardTensors<T>& of) {
   if (of.weights) weights(call, WeightsTensors<T>{of.q, of.k, of.weights, of.dropped});
 }
 
@@ -160,6 +220,6 @@ struct WeightDotsTensors {
 
 /// The dot product of each row of weights with its gradient, which the backward pass adds to δ.
 template <class T>
-void weight_dots(const CpuArguments& call, const WeightDotsTensors<T>& tensors);
+void weight_dots(const Call& call, const WeightDotsTensors<T>& tensors);
 
 }  // namespace attentive::kernels::cpu

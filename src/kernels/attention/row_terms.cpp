@@ -9,8 +9,8 @@ namespace attentive::kernels::cpu {
 namespace {
 
 // Return one row of a mask or bias as contiguous numbers: the row itself, or a copy in `buffer`.
-const uint8_t* row_of(const kernels::Strided<const bool>& keep, int64_t b, int64_t h, int64_t i, int64_t j,
-                      int64_t n, uint8_t* buffer) {
+const uint8_t* row_of(const Strided<const bool>& keep, int64_t b, int64_t h, int64_t i, int64_t j, int64_t n,
+                      uint8_t* buffer) {
   const bool* const row = keep.at(b, h, i, j);
   if (keep.col == 1) return reinterpret_cast<const uint8_t*>(row);
   for (int64_t c = 0; c < n; ++c) buffer[c] = row[c * keep.col];
@@ -18,8 +18,8 @@ const uint8_t* row_of(const kernels::Strided<const bool>& keep, int64_t b, int64
 }
 
 template <class T>
-const float* row_of(const kernels::Strided<const T>& bias, int64_t b, int64_t h, int64_t i, int64_t j,
-                    int64_t n, float* buffer) {
+const float* row_of(const Strided<const T>& bias, int64_t b, int64_t h, int64_t i, int64_t j, int64_t n,
+                    float* buffer) {
   const T* const row = bias.at(b, h, i, j);
   if constexpr (std::is_same_v<T, float>) {
     if (bias.col == 1) return row;
@@ -29,7 +29,7 @@ const float* row_of(const kernels::Strided<const T>& bias, int64_t b, int64_t h,
 }
 
 // Whether the rows of a bias are read where they lie; others are copied, as float32.
-bool reads_in_place(const CpuArguments& call) {
+bool reads_in_place(const Call& call) {
   const BiasView& bias = call.bias;
   if (!bias) return true;
   const bool half = bias.element == Element::BFloat16 && call.normalise;
@@ -38,7 +38,7 @@ bool reads_in_place(const CpuArguments& call) {
 
 }  // namespace
 
-RowTerms::RowTerms(const CpuArguments& call, Scratch& scratch, int64_t rows, int64_t cols, bool dropped)
+RowTerms::RowTerms(const Call& call, Scratch& scratch, int64_t rows, int64_t cols, bool dropped)
     : call_(call),
       cols_(cols),
       groups_(cols / 16 + 16),
@@ -78,7 +78,7 @@ void RowTerms::set(SoftmaxRow& row, int64_t slot, int64_t b, int64_t h, int64_t 
   } else if (row.keep != shown) {
     std::copy_n(row.keep, cols, shown);
   }
-  own_.mask({b, h, i, from, row.lo, row.hi}, shown);
+  own_.mask({b, h, i, 1, from, cols}, {row.lo, row.hi}, shown);
   row.keep = shown;
 }
 
@@ -87,12 +87,13 @@ void RowTerms::score(SoftmaxRow* rows, int64_t count, int64_t b, int64_t h, int6
   for (int64_t r = 0; r < count; ++r) ranges_[static_cast<size_t>(r)] = {rows[r].lo, rows[r].hi};
   const Matrix<float> scores{rows[0].scores, count, rows[0].cols,
                              count > 1 ? rows[1].scores - rows[0].scores : 0};
-  float largest[OwnStrip::kMost];
-  own_.scores_of_queries({b, h, i, from, count, ranges_.data()}, scores, call_.normalise ? largest : nullptr);
+  float largest[OwnRows::kMostRows];
+  own_.scores_of_queries({b, h, i, count, from, rows[0].cols}, ranges_.data(), scores,
+                         call_.normalise ? largest : nullptr);
   if (!call_.normalise) return;
   for (int64_t r = 0; r < count; ++r) {
     rows[r].peak = largest[r];
-    rows[r].prepared = !rows[r].keep && !rows[r].has_bias() && rows[r].rule.slope == 0.0f;
+    rows[r].prepared = !rows[r].keep && !rows[r].has_bias() && !rows[r].rule.alibi;
   }
 }
 

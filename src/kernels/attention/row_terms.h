@@ -13,8 +13,7 @@
 namespace attentive::kernels::cpu {
 
 /// Asks for the biases of query i and `count` keys from j on.
-inline void prefetch_bias(const CpuArguments& call, int64_t b, int64_t h, int64_t i, int64_t j,
-                          int64_t count) {
+inline void prefetch_bias(const Call& call, int64_t b, int64_t h, int64_t i, int64_t j, int64_t count) {
   if (!call.bias) return;
   for_element(call.bias.element, [&](auto type) {
     const auto& bias = call.bias.as<decltype(type)>();
@@ -25,7 +24,7 @@ inline void prefetch_bias(const CpuArguments& call, int64_t b, int64_t h, int64_
 class RowTerms {
  public:
   /// Reserves `rows` slots for rows of at most `cols` keys. Without `dropped` every weight survives.
-  RowTerms(const CpuArguments& call, Scratch& scratch, int64_t rows, int64_t cols, bool dropped);
+  RowTerms(const Call& call, Scratch& scratch, int64_t rows, int64_t cols, bool dropped);
 
   /// Sets `row` for query i of a head and the keys [from, from + cols), where `from` is a multiple of 16. The
   /// memory that `row` then points to is valid until the next call for the same slot. `tested`: the program's
@@ -33,7 +32,7 @@ class RowTerms {
   void set(SoftmaxRow& row, int64_t slot, int64_t b, int64_t h, int64_t i, int64_t from, int64_t cols,
            bool tested = true) const;
   /// Replaces the scores of rows of consecutive queries, which are set, by those of the program's own
-  /// function, if there is one. `count` is at most OwnStrip::kMost; the scores are rows of a matrix.
+  /// function, if there is one. `count` is at most OwnRows::kMostRows; the scores are rows of a matrix.
   void score(SoftmaxRow* rows, int64_t count, int64_t b, int64_t h, int64_t i, int64_t from) const;
 
   /// Asks for the biases of query i and the keys [from, from + cols), which `set` reads later.
@@ -42,17 +41,17 @@ class RowTerms {
   }
 
  private:
-  const CpuArguments& call_;
+  const Call& call_;
   int64_t cols_, groups_;  ///< columns, and groups of 16 columns, per slot
   uint8_t* keep_;          ///< copies of rows that are not contiguous, or masked by a function
   float* bias_;            ///< likewise, or of a half type
   uint16_t* drop_;         ///< null: nothing is dropped
   mutable OwnRows own_;    ///< the rows at work
-  mutable std::array<detail::PairRange, OwnStrip::kMost> ranges_;
+  mutable std::array<detail::PairRange, OwnRows::kMostRows> ranges_;
 };
 
 /// Turns rows of scores into weights: by the softmax, or as they are.
-inline void weigh_rows(const CpuArguments& call, SoftmaxRow* rows, int64_t count) {
+inline void weigh_rows(const Call& call, SoftmaxRow* rows, int64_t count) {
   call.normalise ? rows_code().softmax_rows(rows, count) : rows_code().plain_rows(rows, count);
 }
 

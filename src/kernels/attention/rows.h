@@ -4,24 +4,9 @@
 
 #include "kernels/simd/matrix.h"
 #include "kernels/simd/vector_code.h"
+#include "kernels/terms.h"
 
 namespace attentive::kernels::cpu {
-
-/// The transformation of raw scores q·k before the exponential.
-struct ScoreRule {
-  float scale = 1.0f;
-  float softcap = 0.0f;  ///< 0: none
-  float slope = 0.0f;    ///< ALiBi
-  /// Whether the rule is only a positive scale.
-  ATTENTIVE_ALWAYS_INLINE bool plain() const { return softcap == 0.0f && slope == 0.0f && scale > 0.0f; }
-  /// The factor from the units in which a row's scores and maximum are kept to natural logits. They are kept
-  /// as q·k if the rule is plain and there is no bias, else as natural logits: in base 2, a bias or slope
-  /// near the largest float would overflow.
-  ATTENTIVE_ALWAYS_INLINE float to_natural(bool has_bias) const {
-    return plain() && !has_bias ? scale : 1.0f;
-  }
-  ATTENTIVE_ALWAYS_INLINE float to_base_2(bool has_bias) const { return to_natural(has_bias) * kLog2e; }
-};
 
 /// One row (a query) of a tile of scores. Columns [lo, hi) are visible by position; the scores of the others
 /// are not read, and their weights are 0. `scores` and `weights16` are padded to whole vectors (16 numbers).
@@ -65,9 +50,9 @@ struct GradientRow {
   const float* maximum = nullptr;    ///< as in SoftmaxRow
   const float* log_total = nullptr;  ///< base 2; +inf for a query without keys
   const float* delta = nullptr;
-  const float* slopes = nullptr;  ///< derivatives of the scores by q·k; null: the rule's scale and softcap
-  bool normalised = true;         ///< false: the scores are the weights, without statistics
-  float* logits = nullptr;        ///< out: gradient of the logits; null: not wanted
+  const float* slopes = nullptr;        ///< derivatives of the scores by q·k; null: the rule's
+  bool normalised = true;               ///< false: the scores are the weights, without statistics
+  float* logits = nullptr;              ///< out: gradient of the logits; null: not wanted
   const float* grad_weights = nullptr;  ///< incoming gradient of the weights; null: none
   bool of_dropped = false;              ///< whether grad_weights is that of the weights after dropout
 };
@@ -91,8 +76,12 @@ struct LogitSums {
   float total, by_distance;
 };
 
+/// The type of a product of few rows with many of another type.
+template <class T>
+using OfFewRows = void(const Matrix<const float>& few, const Matrix<const T>& many, const Matrix<float>& out);
+
 struct RowFunctions {
-  /// Takes scale and softcap of the scores of columns [lo, hi), padded to whole vectors. `slopes` receives
+  /// Takes scale and cap of the scores of columns [lo, hi), padded to whole vectors. `slopes` receives
   /// the derivatives by the raw scores; it may be null.
   void (*cap)(float* scores, float* slopes, const ScoreRule& rule, int64_t lo, int64_t hi);
   /// Turns rows of scores into weights without a softmax: only hidden and dropped ones become 0. The
@@ -111,16 +100,9 @@ struct RowFunctions {
                      int64_t count);
 
   /// scores = q * k^T for few queries and many keys.
-  Overloaded<void(const Matrix<const float>& q, const Matrix<const float>& k, const Matrix<float>& scores),
-             void(const Matrix<const float>& q, const Matrix<const bf16_t>& k, const Matrix<float>& scores),
-             void(const Matrix<const float>& q, const Matrix<const f16_t>& k, const Matrix<float>& scores)>
-      few_scores;
+  Overloaded<OfFewRows<float>, OfFewRows<bf16_t>, OfFewRows<f16_t>> few_scores;
   /// out += weights * v for few rows of weights.
-  Overloaded<void(const Matrix<const float>& weights, const Matrix<const float>& v, const Matrix<float>& out),
-             void(const Matrix<const float>& weights, const Matrix<const bf16_t>& v,
-                  const Matrix<float>& out),
-             void(const Matrix<const float>& weights, const Matrix<const f16_t>& v, const Matrix<float>& out)>
-      few_outputs;
+  Overloaded<OfFewRows<float>, OfFewRows<bf16_t>, OfFewRows<f16_t>> few_outputs;
 };
 
 inline const RowFunctions& rows_code() {

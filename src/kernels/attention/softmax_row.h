@@ -34,11 +34,9 @@ inline float prepare_plain(const SoftmaxRow& row, int64_t first) {
   return largest(larger(other, top));
 }
 
-template <bool kSoftcap, bool kSlope, class Bias>
+template <bool kCap, bool kSlope, class Bias>
 inline float prepare_rule(const SoftmaxRow& row, const Bias* bias, int64_t first) {
-  ScoreRule rule = row.rule;
-  if (!kSoftcap) rule.softcap = 0.0f;
-  if (!kSlope) rule.slope = 0.0f;
+  const ScoreRule rule = row.rule.with(kCap, kSlope);
   float* const scores = row.scores;
   const int64_t lo = row.lo, hi = row.hi;
   const bool masked = row.keep != nullptr;
@@ -49,7 +47,7 @@ inline float prepare_rule(const SoftmaxRow& row, const Bias* bias, int64_t first
     if (masked || c < lo || c + kWidth > hi) {
       x = select(visible(row, c), x, all(kMinusInfinity));
     } else if (bias) {
-      x = select(shown_by(load_part(bias + c, kWidth)), x, all(kMinusInfinity));
+      x = select(BiasTerm::shows(load_part(bias + c, kWidth)), x, all(kMinusInfinity));
     }
     store(scores + c, x);
     top = larger(x, top);
@@ -59,12 +57,12 @@ inline float prepare_rule(const SoftmaxRow& row, const Bias* bias, int64_t first
 
 template <class Bias>
 inline float prepare_biased(const SoftmaxRow& row, const Bias* bias, int64_t first) {
-  if (row.rule.softcap != 0.0f) {
-    return row.rule.slope != 0.0f ? prepare_rule<true, true>(row, bias, first)
-                                  : prepare_rule<true, false>(row, bias, first);
+  if (row.rule.caps()) {
+    return row.rule.alibi ? prepare_rule<true, true>(row, bias, first)
+                          : prepare_rule<true, false>(row, bias, first);
   }
-  return row.rule.slope != 0.0f ? prepare_rule<false, true>(row, bias, first)
-                                : prepare_rule<false, false>(row, bias, first);
+  return row.rule.alibi ? prepare_rule<false, true>(row, bias, first)
+                        : prepare_rule<false, false>(row, bias, first);
 }
 
 inline float prepare(const SoftmaxRow& row, int64_t first) {
@@ -144,7 +142,7 @@ inline void weigh_row(SoftmaxRow& row) {
   const int64_t first = row.lo / kWidth * kWidth;
   // A plain row is kept in units of q·k: the maximum is subtracted before scaling, so that the difference is
   // exactly 0 for the largest score, however large it is. (A fused raw * factor - maximum is not.)
-  const float unit = row.rule.to_base_2(row.has_bias());
+  const float unit = row.rule.to_natural(row.has_bias()) * kLog2e;
   const float previous = row.maximum;
   if (!(previous > row.peak)) row.maximum = row.peak;
   if (row.sum == 0.0f) {
@@ -158,9 +156,9 @@ inline void weigh_row(SoftmaxRow& row) {
   row.sum *= row.rescale;
   // Parts of a long row are summed separately, so that rounding errors grow with their size and number rather
   // than with the length of the row.
-  constexpr int64_t kPart = 1024;
-  for (int64_t c = first; c < row.hi; c += kPart)
-    row.sum += weigh_part(row, c, c + kPart < row.hi ? c + kPart : row.hi, row.maximum, unit);
+  for (int64_t c = first; c < row.hi; c += kSummedColumns)
+    row.sum +=
+        weigh_part(row, c, c + kSummedColumns < row.hi ? c + kSummedColumns : row.hi, row.maximum, unit);
   zero_weights(row, (row.hi + kWidth - 1) / kWidth * kWidth, row.cols);
 }
 
@@ -168,7 +166,7 @@ void cap(float* scores, float* slopes, const ScoreRule& rule, int64_t lo, int64_
   for (int64_t c = lo / kWidth * kWidth; c < hi; c += kWidth) {
     Vec capped = all(0.0f);
     store(scores + c, logits<float>(rule, load<Vec>(scores + c), all(0.0f), nullptr, kWidth, &capped));
-    if (slopes) store(slopes + c, (1.0f - capped * capped) * rule.scale);
+    if (slopes) store(slopes + c, Softcap::derivative(capped) * rule.scale);
   }
 }
 
@@ -188,7 +186,7 @@ inline Int plain_weights(const SoftmaxRow& row, int64_t c, Vec distance) {
 template <bool kHalf, bool kDrop>
 bool plain_row(const SoftmaxRow& row, int64_t first) {
   Int any = {};
-  if (row.rule.slope != 0.0f || row.rule.softcap != 0.0f || row.keep || row.bias) {
+  if (row.rule.alibi || row.rule.caps() || row.keep || row.bias) {
     Vec distance = row.distance - static_cast<float>(first) - lanes_as_floats();
     for (int64_t c = first; c < row.hi; c += kWidth, distance -= static_cast<float>(kWidth))
       any |= plain_weights<kHalf, kDrop>(row, c, distance);

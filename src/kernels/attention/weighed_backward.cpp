@@ -14,28 +14,28 @@
 #include <functional>
 #include <utility>
 
+#include "kernels/attention/logit_gradients.h"
 #include "kernels/attention/passes.h"
 #include "kernels/attention/row_terms.h"
-#include "kernels/attention/turns.h"
 #include "kernels/gemm/operands.h"
 #include "kernels/gemm/scratch.h"
 
 namespace attentive::kernels::cpu {
 namespace {
 
-constexpr int64_t kRows = 48;                           // queries of a panel
+constexpr int64_t kPanelRows = 48;                      // queries of a panel
 constexpr int64_t kPartQueries = 512, kMostParts = 16;  // a head has one part per so many queries
-constexpr int64_t kPanel = 64;                          // values per panel of Vᵀ
+constexpr int64_t kValuePanel = 64;                     // values per panel of Vᵀ
 
 // Tile sizes, and the parts into which the queries of a head are dealt, depend only on the shape of the head,
 // so that its gradients have the same bits whatever else the call contains.
 class WeighedBackward {
  public:
-  WeighedBackward(const CpuArguments& call, const BackwardTensors<float>& tensors)
+  WeighedBackward(const Call& call, const BackwardTensors<float>& tensors)
       : call_(call),
         t_(tensors),
-        wide_(round_up(call.S, kPanel)),
-        rows_(std::min(kRows, call.L)),
+        wide_(round_up(call.S, kValuePanel)),
+        rows_(std::min(kPanelRows, call.L)),
         panels_((call.L + rows_ - 1) / rows_),
         parts_(std::clamp<int64_t>((call.L + kPartQueries - 1) / kPartQueries, 1,
                                    std::min(kMostParts, panels_))),
@@ -72,7 +72,7 @@ class WeighedBackward {
     int64_t b, hkv;
     Matrix<const float> k;
     bool finite;        // whether all keys are finite
-    float* transposed;  // Vᵀ, in panels of kPanel values that are an rhs (Dv, kPanel)
+    float* transposed;  // Vᵀ, in panels of kValuePanel values that are an rhs (Dv, kValuePanel)
   };
   // The buffers of a panel of queries.
   struct Workspace {
@@ -86,9 +86,9 @@ class WeighedBackward {
     const auto k = rows_of(t_.k, b, hkv, 0, call_.S, call_.D);
     const Head head{b, hkv, lhs_of(k, scratch.take<float>(call_.S * call_.D)), elementwise().all_finite(k),
                     scratch.take<float>(wide_ * call_.Dv)};
-    for (int64_t j = 0; j < call_.S; j += kPanel) {
-      pack_transposed(rows_of(t_.v, b, hkv, j, std::min(kPanel, call_.S - j), call_.Dv),
-                      Rhs<float>{head.transposed + j * call_.Dv, call_.Dv, kPanel, kPanel});
+    for (int64_t j = 0; j < call_.S; j += kValuePanel) {
+      pack_transposed(rows_of(t_.v, b, hkv, j, std::min(kValuePanel, call_.S - j), call_.Dv),
+                      Rhs<float>{head.transposed + j * call_.Dv, call_.Dv, kValuePanel, kValuePanel});
     }
     return head;
   }
@@ -157,7 +157,7 @@ class WeighedBackward {
       elementwise().convert(slot.grad_v.row(j), t_.grad_v.at(b, hkv, j), call_.Dv);
     }
     for (int64_t g = 0; g < call_.group; ++g) {
-      const int64_t at = (b * call_.H + call_.query_head(hkv, g)) * call_.S;
+      const int64_t at = call_.key_index(b, call_.query_head(hkv, g), 0);
       if (t_.logits.by_key) std::copy_n(slot.by_key.row(g), call_.S, t_.logits.by_key + at);
       if (t_.logits.slopes)
         std::transform(slot.slopes.row(g), slot.slopes.row(g) + call_.S, t_.logits.slopes + at,
@@ -185,9 +185,9 @@ class WeighedBackward {
     // dP = dO Vᵀ
     const int64_t wide = round_up(tile.cols, 16);
     for (int64_t c = 0; c < wide;) {
-      const int64_t in_panel = (from + c) % kPanel, count = std::min(kPanel - in_panel, wide - c);
+      const int64_t in_panel = (from + c) % kValuePanel, count = std::min(kValuePanel - in_panel, wide - c);
       const Rhs<const float> v{head.transposed + (from + c - in_panel) * call_.Dv + in_panel, call_.Dv, count,
-                               kPanel};
+                               kValuePanel};
       gemm(grad, v, work.products.block(0, rows, c, count), Sums::Begin,
            {.columns = last - c, .first_column = first - c});
       c += count;
@@ -221,7 +221,7 @@ class WeighedBackward {
     row.survivor_scale = call_.survivor_scale;
     row.normalised = call_.normalise;
     for (int64_t r = 0; r < tile.rows; ++r) {
-      const int64_t i = tile.i0 + r, at = (tile.b * call_.H + tile.h) * call_.L + i;
+      const int64_t i = tile.i0 + r, at = call_.row_index(tile.b, tile.h, i);
       work.terms.set(terms, 0, tile.b, tile.h, i, tile.from, tile.cols);
       row.weights = t_.weights + at * call_.S + tile.from;
       row.grad_weights = t_.grad_weights.at(tile.b, tile.h, i, tile.from);
@@ -274,7 +274,7 @@ class WeighedBackward {
     return rhs_of(head.k.part(tile.from, tile.cols), !head.finite, hidden, work.clean_k);
   }
 
-  const CpuArguments& call_;
+  const Call& call_;
   const BackwardTensors<float>& t_;
   const int64_t wide_;  // keys, rounded up to whole panels
   const int64_t rows_;  // queries of a panel
@@ -284,7 +284,7 @@ class WeighedBackward {
 
 }  // namespace
 
-void weighed_backward(const CpuArguments& call, const BackwardTensors<float>& tensors) {
+void weighed_backward(const Call& call, const BackwardTensors<float>& tensors) {
   WeighedBackward(call, tensors).run();
 }
 

@@ -17,7 +17,7 @@ struct WeighedKind {
 template <Hides kHides>
 inline Int shown(const SoftmaxRow& row, int64_t c) {
   if constexpr (kHides == Hides::Anything) return visible(row, c);
-  return shown_by(row.bias ? load<Vec>(row.bias + c) : load_part(row.bias16 + c, kWidth));
+  return BiasTerm::shows(row.bias ? load<Vec>(row.bias + c) : load_part(row.bias16 + c, kWidth));
 }
 
 /// Adds the incoming gradients of the weights in the columns [first, hi) to the products, copies the weights
@@ -100,10 +100,9 @@ inline void weighed_row_as(WeighedRow& row) {
   const SoftmaxRow& terms = *row.terms;
   // Parts of a long row are summed separately, so that rounding errors grow with their size and number rather
   // than with the length of the row.
-  constexpr int64_t kPart = 1024;
   for_columns(terms, [&]<Hides kHides>(int64_t from, int64_t to) {
-    for (int64_t c = from; c < to; c += kPart) {
-      const int64_t end = c + kPart < to ? c + kPart : to;
+    for (int64_t c = from; c < to; c += kSummedColumns) {
+      const int64_t end = c + kSummedColumns < to ? c + kSummedColumns : to;
       row.delta += sum_of_gradients<WeighedKind{kDrop, kHides}>(row, c, end < terms.hi ? end : terms.hi);
     }
   });

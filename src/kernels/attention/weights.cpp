@@ -10,8 +10,8 @@
 namespace attentive::kernels::cpu {
 namespace {
 
-constexpr int64_t kRows = 64;
-constexpr int64_t kCols = 256;
+constexpr int64_t kWeightRows = 64;
+constexpr int64_t kWeightKeys = 256;
 constexpr int64_t kScores = int64_t{1} << 20;  // the most scores that a thread holds, unless one row has more
 
 // Computes rows of weights and passes each to `take(b, h, i, weights, factor)`, as numbers before the factor.
@@ -19,15 +19,15 @@ constexpr int64_t kScores = int64_t{1} << 20;  // the most scores that a thread 
 template <class Stored, class T, class Take>
 class WeightsPass {
  public:
-  WeightsPass(const CpuArguments& call, const Strided<const Stored>& q, const Strided<const Stored>& k,
-              bool dropped, Take take)
+  WeightsPass(const Call& call, const Strided<const Stored>& q, const Strided<const Stored>& k, bool dropped,
+              Take take)
       : call_(call),
         q_(q),
         k_(k),
         dropped_(dropped),
         take_(std::move(take)),
         wide_(round_up(call.S, 16)),
-        rows_(std::clamp<int64_t>(kScores / wide_, 1, std::min(kRows, call.L))) {}
+        rows_(std::clamp<int64_t>(kScores / wide_, 1, std::min(kWeightRows, call.L))) {}
 
   void run() const {
     const int64_t blocks = (call_.L + rows_ - 1) / rows_;
@@ -45,12 +45,12 @@ class WeightsPass {
     scratch.reset();
     const int64_t rows = std::min(rows_, call_.L - i0);
     const auto scores = scratch.matrix<float>(rows_, wide_);
-    T* panel = scratch.take<T>(inner<T>(call_.D) * kCols);
+    T* panel = scratch.take<T>(inner<T>(call_.D) * kWeightKeys);
     const RowTerms terms(call_, scratch, 1, wide_, dropped_);
     // S = Q Kᵀ
     const auto q = lhs_of(rows_of(q_, b, h, i0, rows, call_.D), scratch.take<T>(rows_ * inner<T>(call_.D)));
-    for (int64_t from = 0; from < call_.S; from += kCols) {
-      const int64_t cols = std::min(kCols, call_.S - from), wide = round_up(cols, 16);
+    for (int64_t from = 0; from < call_.S; from += kWeightKeys) {
+      const int64_t cols = std::min(kWeightKeys, call_.S - from), wide = round_up(cols, 16);
       const Rhs<T> k{panel, inner<T>(call_.D), wide, wide};
       pack_transposed(rows_of(k_, b, call_.kv_head(h), from, cols, call_.D), k);
       gemm(q, k, scores.block(0, rows, from, wide), Sums::Begin);
@@ -67,7 +67,7 @@ class WeightsPass {
     }
   }
 
-  const CpuArguments& call_;
+  const Call& call_;
   const Strided<const Stored> q_, k_;
   const bool dropped_;
   const Take take_;
@@ -77,22 +77,22 @@ class WeightsPass {
 
 // Passes every row of weights to `take`, which writes or reads tensors of the element type Stored.
 template <class Stored, class Take>
-void for_rows(const CpuArguments& call, const Strided<const Stored>& q, const Strided<const Stored>& k,
-              bool dropped, const Take& take) {
+void for_rows(const Call& call, const Strided<const Stored>& q, const Strided<const Stored>& k, bool dropped,
+              const Take& take) {
   for_operands<Stored>(
       [&](auto operand) { WeightsPass<Stored, decltype(operand), Take>(call, q, k, dropped, take).run(); });
 }
 
 // The dot product of query i's weights and their incoming gradient.
 template <class T>
-float weight_dot(const CpuArguments& call, const float* weights, const kernels::Strided<const T>& gradient,
-                 int64_t b, int64_t h, int64_t i) {
+float weight_dot(const Call& call, const float* weights, const Strided<const T>& gradient, int64_t b,
+                 int64_t h, int64_t i) {
   // Parts of a row are added up separately, so that rounding errors grow with their size and number rather
   // than with the length of the row.
-  constexpr int64_t kPart = 512;
-  float gradients[kPart], total = 0.0f;
-  for (int64_t from = 0; from < call.S; from += kPart) {
-    const int64_t count = std::min(kPart, call.S - from);
+  constexpr int64_t kDotPart = 512;
+  float gradients[kDotPart], total = 0.0f;
+  for (int64_t from = 0; from < call.S; from += kDotPart) {
+    const int64_t count = std::min(kDotPart, call.S - from);
     const T* const part = gradient.at(b, h, i, from);
     if constexpr (std::is_same_v<T, float>) {
       if (gradient.col == 1) {
@@ -109,16 +109,16 @@ float weight_dot(const CpuArguments& call, const float* weights, const kernels::
 }  // namespace
 
 template <class T>
-void weights(const CpuArguments& call, const WeightsTensors<T>& tensors) {
+void weights(const Call& call, const WeightsTensors<T>& tensors) {
   const auto write = [&](int64_t b, int64_t h, int64_t i, const float* row, float factor) {
-    T* const to = tensors.weights + ((b * call.H + h) * call.L + i) * call.S;
+    T* const to = tensors.weights + call.row_index(b, h, i) * call.S;
     elementwise().store_scaled(row, factor, to, call.S);
   };
   for_rows<T>(call, tensors.q, tensors.k, tensors.dropped, write);
 }
 
 template <class T>
-void weight_dots(const CpuArguments& call, const WeightDotsTensors<T>& tensors) {
+void weight_dots(const Call& call, const WeightDotsTensors<T>& tensors) {
   const auto& gradient = tensors.grad_weights;
   if constexpr (std::is_same_v<T, float>) {
     for_each_item(call.B * call.H, call.worth_sharing(2), [&](int64_t head) {
@@ -131,18 +131,18 @@ void weight_dots(const CpuArguments& call, const WeightDotsTensors<T>& tensors) 
     });
   } else {
     const auto multiply = [&](int64_t b, int64_t h, int64_t i, const float* row, float factor) {
-      tensors.dots[(b * call.H + h) * call.L + i] =
+      tensors.dots[call.row_index(b, h, i)] =
           factor == 0.0f ? 0.0f : factor * weight_dot(call, row, gradient, b, h, i);
     };
     for_rows<T>(call, tensors.q, tensors.k, tensors.dropped, multiply);
   }
 }
 
-template void weights<float>(const CpuArguments&, const WeightsTensors<float>&);
-template void weights<bf16_t>(const CpuArguments&, const WeightsTensors<bf16_t>&);
-template void weights<f16_t>(const CpuArguments&, const WeightsTensors<f16_t>&);
-template void weight_dots<float>(const CpuArguments&, const WeightDotsTensors<float>&);
-template void weight_dots<bf16_t>(const CpuArguments&, const WeightDotsTensors<bf16_t>&);
-template void weight_dots<f16_t>(const CpuArguments&, const WeightDotsTensors<f16_t>&);
+template void weights<float>(const Call&, const WeightsTensors<float>&);
+template void weights<bf16_t>(const Call&, const WeightsTensors<bf16_t>&);
+template void weights<f16_t>(const Call&, const WeightsTensors<f16_t>&);
+template void weight_dots<float>(const Call&, const WeightDotsTensors<float>&);
+template void weight_dots<bf16_t>(const Call&, const WeightDotsTensors<bf16_t>&);
+template void weight_dots<f16_t>(const Call&, const WeightDotsTensors<f16_t>&);
 
 }  // namespace attentive::kernels::cpu

@@ -1,6 +1,6 @@
 // This source must not include library headers with inline code, because it is compiled for instructions that
 // the running CPU may lack.
-#include "kernels/gemm/amx.h"
+#include "kernels/gemm/products.h"
 
 // Clang called these macros __AMXBF16__ and __AMXTILE__ up to release 14.
 #if (defined(__AMX_BF16__) || defined(__AMXBF16__)) && defined(__linux__)

@@ -1,15 +1,18 @@
-#include "kernels/gemm/few_linear.h"
-
 #include <algorithm>
 #include <type_traits>
 
 #include <ATen/Parallel.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 
-#include "kernels/gemm/amx.h"
+#include "core/memory.h"
+#include "core/modes.h"
+#include "kernels/gemm/linear.h"
 #include "kernels/gemm/operands.h"
 #include "kernels/gemm/scratch.h"
-#include "kernels/simd/dtypes.h"
 #include "kernels/simd/elementwise.h"
+#include "kernels/simd/selection.h"
 #include "kernels/simd/vector_code.h"
 
 namespace attentive::kernels::cpu {
@@ -19,7 +22,8 @@ namespace {
 // pays off.
 constexpr int64_t kWeightsOfTile = int64_t{1} << 16, kRowsOfTile = 5;
 constexpr int64_t kWeightsOfThread = int64_t{1} << 16;  // the least work for which waking a thread pays off
-constexpr int64_t kBlock = 16;  // outputs that stay together; a tile of the matrix unit has as many rows
+constexpr int64_t kBlockOutputs =
+    16;  // outputs that stay together; a tile of the matrix unit has as many rows
 
 enum class Form {
   Rows,        ///< x in float32; numbers of the weight are widened
@@ -133,11 +137,11 @@ void for_each_chunk(int64_t begin, int64_t end, const Work& work) {
 
 // The blocks of outputs that take a thread long enough.
 int64_t grain(int64_t features, int64_t layers = 1) {
-  return std::max<int64_t>(kWeightsOfThread / (kBlock * features * layers), 1);
+  return std::max<int64_t>(kWeightsOfThread / (kBlockOutputs * features * layers), 1);
 }
 
 int64_t blocks(int64_t outputs) {
-  return (outputs + kBlock - 1) / kBlock;
+  return (outputs + kBlockOutputs - 1) / kBlockOutputs;
 }
 
 template <class T>
@@ -151,15 +155,13 @@ void multiply(const Matrix<const T>& x, at::ArrayRef<LayerNumbers<T>> layers, Ro
   at::parallel_for(0, all, grain(x.cols), [&](int64_t begin, int64_t end) {
     for (const auto& layer : layers) {  // whose blocks follow those of the layers before it
       const int64_t count = blocks(layer.outputs());
-      const int64_t from = std::max<int64_t>(begin, 0) * kBlock,
-                    to = std::min(std::min(end, count) * kBlock, layer.outputs());
+      const int64_t from = std::max<int64_t>(begin, 0) * kBlockOutputs,
+                    to = std::min(std::min(end, count) * kBlockOutputs, layer.outputs());
       for_each_chunk(from, to, [&](int64_t first, int64_t outputs) {
         Scratch& scratch = scratch_of_sums();
         const auto sums = layer.sums(first, outputs, scratch);
         operand.multiply(layer.weight.part(first, outputs), sums, scratch);
-        layer.add_bias(first, sums);
-        apply(function, sums);
-        layer.store(first, sums);
+        layer.finish(first, sums, function);
       });
       begin -= count;
       end -= count;
@@ -173,17 +175,13 @@ void multiply_gated(const Matrix<const T>& x, const LayerNumbers<T>& gate, const
                     RowFunction function) {
   const Operand<T> operand(x, 2 * gate.outputs() * x.cols);
   at::parallel_for(0, blocks(gate.outputs()), grain(x.cols, 2), [&](int64_t begin, int64_t end) {
-    const int64_t to = std::min(end * kBlock, gate.outputs());
-    for_each_chunk(begin * kBlock, to, [&](int64_t first, int64_t outputs) {
+    const int64_t to = std::min(end * kBlockOutputs, gate.outputs());
+    for_each_chunk(begin * kBlockOutputs, to, [&](int64_t first, int64_t outputs) {
       Scratch& scratch = scratch_of_sums();
       const auto gates = gate.sums(first, outputs, scratch), ups = scratch.matrix<float>(x.rows, outputs);
       operand.multiply(gate.weight.part(first, outputs), gates, scratch);
       operand.multiply(up.weight.part(first, outputs), ups, scratch);
-      gate.add_bias(first, gates);
-      up.add_bias(first, ups);
-      apply(function, gates);
-      multiply_by(ups, gates);
-      gate.store(first, gates);
+      gate.finish_gated(first, gates, up, ups, function);
     });
     gemm_done();
   });
@@ -229,6 +227,26 @@ at::Tensor few_gated_linear(const at::Tensor& x, const LinearLayer& gate, const 
     multiply_gated<T>(rows_of<T>(x), LayerNumbers<T>(gate, result), LayerNumbers<T>(up, result), function);
   });
   return result;
+}
+
+bool may_multiply(const at::Tensor& x, at::ArrayRef<LinearLayer> layers) {
+  const auto type = x.scalar_type();
+  if (at::GradMode::is_enabled() || x.dim() == 0 || x.numel() == 0) return false;
+  if (type != at::kFloat && type != at::kHalf && type != at::kBFloat16) return false;
+  if (!is_plain(x, type) || at::autocast::is_autocast_enabled(at::kCPU)) return false;
+  const int64_t features = x.size(-1);
+  return std::all_of(layers.begin(), layers.end(), [&](const LinearLayer& layer) {
+    const auto &weight = layer.weight, &bias = layer.bias;
+    if (weight.dim() != 2 || weight.size(1) != features || weight.size(0) == 0) return false;
+    if (bias.defined() && (bias.dim() != 1 || bias.size(0) != weight.size(0))) return false;
+    return is_plain(weight, type) && (!bias.defined() || is_plain(bias, type));
+  });
+}
+
+at::Tensor empty_result(const at::Tensor& x, const LinearLayer& layer) {
+  at::DimVector sizes(x.sizes());
+  sizes.back() = layer.weight.size(0);
+  return in_large_pages(at::empty(sizes, x.options()));
 }
 
 }  // namespace attentive::kernels::cpu

@@ -239,13 +239,14 @@ template <class T, int... kVectors>
 void multiply_across_by(Sequence<kVectors...>, const Matrix<const T>& weight, const Matrix<const float>& x,
                         const Matrix<float>& out) {
   static constexpr decltype(&across_block<T, 1>) blocks[] = {across_block<T, kVectors + 1>...};
-  constexpr int64_t kPart = 256;  // features that are summed separately, so that rounding errors do not grow
+  constexpr int64_t kFeaturePart =
+      256;  // features that are summed separately, so that rounding errors do not grow
   constexpr int64_t kAhead = 8192 / (kAcrossOutputs * static_cast<int64_t>(sizeof(T)));
   const int64_t features = weight.cols;
   for (int64_t j = 0; j < weight.rows; j += kAcrossOutputs) {
     const int64_t outputs = weight.rows - j < kAcrossOutputs ? weight.rows - j : kAcrossOutputs;
-    for (int64_t i = 0; i < features; i += kPart) {
-      const int64_t n = features - i < kPart ? features - i : kPart;
+    for (int64_t i = 0; i < features; i += kFeaturePart) {
+      const int64_t n = features - i < kFeaturePart ? features - i : kFeaturePart;
       const int64_t ahead = i + kAhead < features ? kAhead : kAhead + (kAcrossOutputs - 1) * features;
       const int64_t near = near_of(kNearLines * kLine<T>, ahead);
       for (int64_t c = 0; c < x.cols; c += kAcrossVectors * kWidth) {

@@ -1,9 +1,8 @@
-#include "kernels/gemm/many_linear.h"
-
 #include <algorithm>
 
 #include <ATen/Parallel.h>
 
+#include "kernels/gemm/linear.h"
 #include "kernels/gemm/operands.h"
 #include "kernels/gemm/scratch.h"
 #include "kernels/simd/vector_code.h"
@@ -11,7 +10,7 @@
 namespace attentive::kernels::cpu {
 namespace {
 
-constexpr int64_t kPanel = 64;  // outputs; a register block is as wide
+constexpr int64_t kPanelOutputs = 64;  // outputs; a register block is as wide
 // A thread multiplies at most kMostRows rows with a panel, whose float32 sums then stay in its caches, and at
 // least kLeastRows, for which transposing the panel takes little of the time.
 constexpr int64_t kMostRows = 512, kLeastRows = 96;
@@ -31,12 +30,12 @@ int64_t rows_of_panel(int64_t rows, int64_t panels) {
 // Calls work(first row, rows, first output, outputs) on all threads, for every block of the result.
 template <class Work>
 void for_each_panel(int64_t rows, int64_t outputs, const Work& work) {
-  const int64_t panels = ceil_div(outputs, kPanel), height = rows_of_panel(rows, panels),
+  const int64_t panels = ceil_div(outputs, kPanelOutputs), height = rows_of_panel(rows, panels),
                 blocks = ceil_div(rows, height);
   at::parallel_for(0, panels * blocks, 1, [&](int64_t begin, int64_t end) {
     for (int64_t item = begin; item < end; ++item) {
-      const int64_t row = item / panels * height, first = item % panels * kPanel;
-      work(row, std::min(height, rows - row), first, std::min(kPanel, outputs - first));
+      const int64_t row = item / panels * height, first = item % panels * kPanelOutputs;
+      work(row, std::min(height, rows - row), first, std::min(kPanelOutputs, outputs - first));
     }
   });
 }
@@ -45,7 +44,7 @@ void for_each_panel(int64_t rows, int64_t outputs, const Work& work) {
 template <class T>
 void multiply_panel(const Matrix<const T>& x, const Matrix<const T>& weight, const Matrix<float>& out,
                     Scratch& scratch) {
-  const Rhs<T> panel{scratch.take<T>(x.cols * kPanel), x.cols, weight.rows, kPanel};
+  const Rhs<T> panel{scratch.take<T>(x.cols * kPanelOutputs), x.cols, weight.rows, kPanelOutputs};
   products().pack_transposed(weight, panel);
   gemm(x, panel, out, Sums::Begin);
 }
@@ -63,9 +62,7 @@ void multiply_panels(const Matrix<const T>& x, const LayerNumbers<T>& layer, Row
     const auto part = layer.part(row, rows);
     const auto sums = part.sums(first, outputs, scratch);
     multiply_panel(x.part(row, rows), layer.weight.part(first, outputs), sums, scratch);
-    part.add_bias(first, sums);
-    apply(function, sums);
-    part.store(first, sums);
+    part.finish(first, sums, function);
   });
 }
 
@@ -79,11 +76,7 @@ void multiply_gated_panels(const Matrix<const T>& x, const LayerNumbers<T>& gate
     const auto lhs = x.part(row, rows);
     multiply_panel(lhs, gate.weight.part(first, outputs), gates, scratch);
     multiply_panel(lhs, up.weight.part(first, outputs), ups, scratch);
-    part.add_bias(first, gates);
-    up.add_bias(first, ups);
-    apply(function, gates);
-    multiply_by(ups, gates);
-    part.store(first, gates);
+    part.finish_gated(first, gates, up, ups, function);
   });
 }
 

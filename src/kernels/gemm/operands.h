@@ -7,7 +7,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "kernels/gemm/gemm.h"
+#include "kernels/gemm/products.h"
 #include "kernels/simd/elementwise.h"
 
 namespace attentive::kernels::cpu {

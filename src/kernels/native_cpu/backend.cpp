@@ -1,217 +1,172 @@
 #include "kernels/native_cpu/backend.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
-#include <optional>
 #include <utility>
 
-#include <ATen/core/ivalue.h>
-#include <torch/csrc/autograd/custom_function.h>
-#include <torch/csrc/autograd/function.h>
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/zeros.h>
 
-#include "core/check.h"
-#include "kernels/native_backward.h"
-#include "kernels/native_cpu/compute.h"
-#include "kernels/reference/gradients.h"
+#include "core/memory.h"
+#include "kernels/attention/own_functions.h"
+#include "kernels/attention/passes.h"
+#include "kernels/native_cpu/term_gradients.h"
+#include "kernels/simd/threads.h"
 
 namespace attentive::kernels::native_cpu {
 namespace {
 
-// State that the forward pass keeps for the backward pass.
-struct SavedForBackward : torch::CustomClassHolder {
-  Arguments arguments;  // its masks move to autograd in the forward pass
-  Problem options;      // without tensors
-  PreparedFunctions functions;
-  std::vector<size_t> learned;  // the captured tensors that autograd differentiates
-  VersionWatch changes;         // detects changes of the output
-  // Weights that were returned, which the backward pass reads if the caller still has them unchanged. Those
-  // of a half type are rounded, so it does not.
-  c10::weak_intrusive_ptr<c10::TensorImpl> weights{c10::intrusive_ptr<c10::TensorImpl>()};
-  VersionWatch weight_changes;
+using attentive::detail::BlockClasses;
 
-  void remember_weights(const at::Tensor& returned) {
-    if (returned.scalar_type() != at::kFloat) return;
-    weights = c10::weak_intrusive_ptr<c10::TensorImpl>(returned.getIntrusivePtr());
-    weight_changes.watch(returned);
-  }
-  at::Tensor unchanged_weights() const {
-    auto still = weights.lock();
-    return still && !weight_changes.any() ? at::Tensor(std::move(still)) : at::Tensor();
-  }
-};
+// Allocates (B, H, L, D) in the memory layout (B, L, H, D), so that merging the heads afterwards is a view.
+// The tensor is not itself a view, because autograd would forbid changing a view in place.
+at::Tensor heads_inside(const at::Tensor& like, int64_t heads, int64_t rows, int64_t dim) {
+  return in_large_pages(at::empty_strided({like.size(0), heads, rows, dim},
+                                          {rows * heads * dim, dim, heads * dim, 1}, like.options()));
+}
 
-class NativeAttention : public torch::autograd::Function<NativeAttention> {
- public:
-  // `sinks`, `bias`, `slopes` and `captured` are inputs so that autograd computes their gradients; the kernel
-  // reads their numbers from `kept`. The results are the output, the logsumexp, and the weights if the
-  // options ask for them.
-  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
-                                                const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                                const std::optional<at::Tensor>& sinks,
-                                                const std::optional<at::Tensor>& bias,
-                                                const std::optional<at::Tensor>& slopes,
-                                                const at::TensorList& captured,
-                                                const c10::intrusive_ptr<SavedForBackward>& kept) {
-    const auto call = call_of(kept->arguments.scalars, kept->arguments.masks, q.scalar_type(),
-                              kept->functions, kept->options.normalise);
-    const auto computed =
-        compute(call, {q, k, v}, {.logsumexp = true, .statistics = true, .weights = kept->options.weights});
-    torch::autograd::variable_list results{computed.output, computed.logsumexp};
-    if (computed.weights.defined()) {
-      results.push_back(computed.weights);
-      kept->remember_weights(results.back());
-    }
-    kept->changes.watch(computed.output);
-    auto saved = kept->arguments.with_masks({q, k, v, computed.output.variable_data(), computed.statistics});
-    saved.push_back(bias.value_or(at::Tensor()));
-    for (auto& input : kept->functions.captured) saved.push_back(std::exchange(input.numbers, {}));
-    for (const auto& tensor : captured) saved.push_back(tensor);
-    context->save_for_backward(std::move(saved));
-    context->set_materialize_grads(false);  // zeros of the weights' size would cost O(L S) memory
-    context->saved_data["kept"] = c10::IValue::make_capsule(kept);
-    // For their place in the graph, even if their numbers change.
-    context->saved_data["sinks"] = sinks;
-    context->saved_data["slopes"] = slopes;
-    return results;
-  }
+// Allocates a gradient with the strides of its tensor if that has no gaps, so that a leaf can keep it without
+// a copy.
+at::Tensor gradient_of(const at::Tensor& x) {
+  const auto gradient = at::empty_like(x);
+  return gradient.stride(3) == 1 || x.size(3) == 1 ? in_large_pages(gradient)
+                                                   : heads_inside(x, x.size(1), x.size(2), x.size(3));
+}
 
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 const torch::autograd::variable_list& gradients) {
-    const Saved saved(context);
-    const bool any =
-        std::any_of(gradients.begin(), gradients.end(), [](const auto& x) { return x.defined(); });
-    if (!any) return torch::autograd::variable_list(7 + saved.learned.size());
-    return at::GradMode::is_enabled() ? gradients_with_graph(saved, gradients)
-                                      : gradients_of(context, saved, gradients);
-  }
+// Whether the pass for few queries is faster, which reads K and V once, in parts that threads share. From
+// nine queries on, the tiled pass is faster unless there are many keys or several query heads share them.
+bool has_few_queries(const Call& call) {
+  const bool few = call.L <= 8 || (call.L <= 16 && (call.group > 1 || call.S > 1024));
+  return few && call.L * call.group <= 64;
+}
 
- private:
-  struct Saved {
-    explicit Saved(torch::autograd::AutogradContext* context)
-        : kept(c10::static_intrusive_pointer_cast<SavedForBackward>(context->saved_data["kept"].toCapsule())),
-          sinks(context->saved_data["sinks"].toOptional<at::Tensor>().value_or(at::Tensor())),
-          slopes(context->saved_data["slopes"].toOptional<at::Tensor>().value_or(at::Tensor())) {
-      const auto tensors = context->get_saved_variables();
-      in = {tensors[0], tensors[1], tensors[2]};
-      out = {tensors[3], {}, tensors[4]};
-      masks = MaskTensors::saved(&tensors[5]);
-      bias = tensors[10];
-      const auto count = kept->functions.captured.size();
-      functions = kept->functions.with_numbers(tensors.data() + 11);
-      learned.assign(tensors.begin() + 11 + static_cast<std::ptrdiff_t>(count), tensors.end());
-    }
+cpu::RowStatistics row_statistics(const at::Tensor& x, int64_t first_query) {
+  if (!x.defined()) return {};
+  auto* maxima = x.mutable_data_ptr<float>();
+  return {maxima + first_query, maxima + x.stride(0) + first_query};
+}
 
-    Inputs in;
-    Computed out;
-    MaskTensors masks;
-    at::Tensor bias;  // undefined unless it requires a gradient
-    PreparedFunctions functions;
-    std::vector<at::Tensor> learned;  // the captured tensors that require a gradient, as the caller gave them
-    c10::intrusive_ptr<SavedForBackward> kept;
-    at::Tensor sinks, slopes;  // as the caller gave them
+// A tensor's rows from `first` on, contiguous, as the kernel reads and writes them.
+template <class T>
+Strided<const T> read(const at::Tensor& x, int64_t first = 0) {
+  return Strided<const T>{static_cast<const T*>(x.const_data_ptr()), x.stride(0), x.stride(1), x.stride(2)}
+      .from_row(first);
+}
+template <class T>
+Strided<T> write(const at::Tensor& x, int64_t first = 0) {
+  return written_rows<T>(x).from_row(first);
+}
+
+// A tensor (B, H, L, S) of any strides; an undefined one has no data.
+template <class T>
+Strided<const T> read_pairs(const at::Tensor& x) {
+  if (!x.defined()) return {};
+  auto view = read<T>(x);
+  view.col = x.stride(3);
+  return view;
+}
+
+template <class T>
+const T* read_data(const at::Tensor& x) {
+  return x.defined() ? static_cast<const T*>(x.const_data_ptr()) : nullptr;
+}
+
+// The n-th number of an array that may be absent.
+template <class T>
+T* from(T* data, int64_t n) {
+  return data ? data + n : nullptr;
+}
+
+at::Tensor fresh_weights(const Call& call, const CallTensors& in) {
+  return in_large_pages(at::empty({call.B, call.H, call.L, call.S}, in.q.options()));
+}
+
+// Whether the backward pass reads the weights instead of computing them again. Softcaps and scores of the
+// program need the scores, and dropout the weights before it; classes of tiles save more than reading does.
+bool reads_weights(const Call& call, const Incoming& incoming) {
+  return incoming.weights.defined() && call.element == Element::Float32 && !call.rule.caps() &&
+         !call.own.score && !call.own.blocks && !(call.dropout && incoming.of_dropped);
+}
+
+// The weights that have an incoming gradient, as the backward pass reads them: those of the forward pass, or
+// computed again. Undefined for a half type, whose weights are rounded.
+at::Tensor weights_to_read(const Call& call, const CallTensors& in, const Computed& out,
+                           const Incoming& incoming) {
+  if (!incoming.weights.defined() || call.element != Element::Float32) return {};
+  if (out.weights.defined()) return out.weights;
+  auto weights = fresh_weights(call, in);
+  cpu::weights(call, cpu::WeightsTensors<float>{read<float>(in.q), read<float>(in.k),
+                                                weights.mutable_data_ptr<float>(), incoming.of_dropped});
+  return weights;
+}
+
+// The dot products of the rows of weights with their incoming gradients, (B, H, L).
+at::Tensor weight_dots(const Call& call, const CallTensors& in, const at::Tensor& weights,
+                       const Incoming& incoming) {
+  if (!incoming.weights.defined()) return {};
+  const auto dots = at::empty({call.B, call.H, call.L}, in.q.options().dtype(at::kFloat));
+  cpu::for_element(call.element, [&](auto number) {
+    using T = decltype(number);
+    cpu::weight_dots(call,
+                     cpu::WeightDotsTensors<T>{read<T>(in.q), read<T>(in.k), read_pairs<T>(incoming.weights),
+                                               dots.mutable_data_ptr<float>(), incoming.of_dropped,
+                                               read_data<float>(weights)});
+  });
+  return dots;
+}
+
+Strided<const uint8_t> classes_of_tiles(const CallTensors& tensors, size_t n) {
+  if (n >= tensors.blocks.size() || !tensors.blocks[n]) return {};
+  const auto& blocks = *tensors.blocks[n];
+  const auto& classes = blocks.classes;
+  return {classes.const_data_ptr<uint8_t>(), blocks.batch == 1 ? 0 : classes.stride(0),
+          blocks.heads == 1 ? 0 : classes.stride(1), classes.stride(2)};
+}
+
+// Calls run(call, place) for a call, or for each sequence of a packed one: for a sequence that would keep a
+// thread busy longer than the others by all threads, then for the others beside each other. Neither changes
+// the results. `in_order`: the sequences add to the same sums, one after the other.
+template <class Run>
+void for_each_sequence(const Call& call, const CallTensors& tensors, bool in_order, const Run& run) {
+  if (!call.sequences) return run(call, Sequence{});
+  const auto pairs_of = [&](int64_t n) { return call.sequences[n].queries * call.sequences[n].keys; };
+  const auto run_one = [&](int64_t n) {
+    Call one = call.of_sequence(call.sequences[n], n);
+    one.own.blocks = classes_of_tiles(tensors, static_cast<size_t>(n));
+    run(one, call.sequences[n]);
   };
-
-  // A small tensor that the definition reads again: the caller's, if autograd needs its place in the graph,
-  // which must still have the numbers of the forward pass.
-  static at::Tensor unchanged(const char* name, const at::Tensor& given, const at::Tensor& copy) {
-    if (!requires_gradient(given)) return copy;
-    TORCH_CHECK(given.detach().to(at::kFloat).expand_as(copy).allclose(copy, 0, 0, /*equal_nan=*/true),
-                "attention: ", name,
-                " were changed in place after the forward pass; under create_graph, the backward pass reads "
-                "them again");
-    return given;
+  int64_t pairs = 0;
+  for (int64_t n = 0; n < call.sequence_count; ++n) pairs += pairs_of(n);
+  const int64_t threads = at::get_num_threads();
+  const auto alone = [&](int64_t n) { return in_order || pairs_of(n) * threads > pairs; };
+  for (int64_t n = 0; n < call.sequence_count; ++n) {
+    if (alone(n)) run_one(n);
   }
-
-  // Under create_graph: the kernel records no graph, so the definition computes these gradients.
-  static torch::autograd::variable_list gradients_with_graph(
-      const Saved& saved, const torch::autograd::variable_list& gradients) {
-    Problem problem = saved.kept->options;
-    problem.q = saved.in.q;
-    problem.k = saved.in.k;
-    problem.v = saved.in.v;
-    problem.keep = saved.masks.keep;
-    problem.bias = requires_gradient(saved.bias) ? saved.bias : saved.masks.bias;
-    problem.alibi_slopes = unchanged("alibi_slopes", saved.slopes, saved.masks.slopes);
-    problem.key_lengths = saved.masks.lengths;
-    problem.sinks = unchanged("sinks", saved.sinks, saved.masks.sinks);
-    // Tensors that do not learn are read as they were in the forward pass.
-    for (const auto& input : saved.functions.captured)
-      problem.captured.emplace_back(input.owner.get(), input.numbers);
-    for (size_t n = 0; n < saved.learned.size(); ++n)
-      problem.captured[saved.kept->learned[n]].second = saved.learned[n];
-    auto found = reference::gradients_with_graph(
-        problem, {gradients[0], gradients.size() > 2 ? gradients[2] : at::Tensor(), gradients[1]});
-    torch::autograd::variable_list result{found.q,     found.k,    found.v,
-                                          found.sinks, found.bias, found.alibi_slopes};
-    for (const size_t n : saved.kept->learned) result.push_back(found.captured[n]);
-    result.emplace_back();
-    return result;
-  }
-
-  static torch::autograd::variable_list gradients_of(torch::autograd::AutogradContext* context,
-                                                     const Saved& saved,
-                                                     const torch::autograd::variable_list& gradients) {
-    const auto& in = saved.in;
-    auto out = saved.out;
-    const auto call = call_of(saved.kept->arguments.scalars, saved.masks, in.q.scalar_type(), saved.functions,
-                              saved.kept->options.normalise);
-    if (saved.kept->changes.any()) out.output = compute(call, in, {.statistics = true}).output;
-    const auto incoming =
-        incoming_of({gradients[0], gradients.size() > 2 ? gradients[2] : at::Tensor(), gradients[1]},
-                    out.output, saved.kept->options.weights);
-    if (incoming.weights.defined()) out.weights = saved.kept->unchanged_weights();
-    Wanted wanted;
-    // Autograd counts the inputs that are there.
-    size_t input = 3;
-    if (saved.sinks.defined()) wanted.sinks = context->needs_input_grad(input++);
-    if (saved.bias.defined() && context->needs_input_grad(input++)) {
-      wanted.want_bias(saved.bias, in.q.scalar_type());
-    }
-    if (saved.slopes.defined() && context->needs_input_grad(input++)) wanted.slopes = saved.slopes.sizes();
-    if (!saved.learned.empty()) wanted.captured = &saved.functions;
-    const auto found = compute_gradients(call, in, out, incoming, wanted);
-    torch::autograd::variable_list result{found.q, found.k, found.v, found.sinks, found.bias, found.slopes};
-    for (size_t n = 0; n < saved.learned.size(); ++n)
-      result.push_back(found.captured[saved.kept->learned[n]].to(saved.learned[n].scalar_type()));
-    result.emplace_back();
-    return result;
-  }
-};
-
-// The tensors of a problem that may require a gradient.
-constexpr std::array kDifferentiable = {&Problem::q,     &Problem::k,    &Problem::v,
-                                        &Problem::sinks, &Problem::bias, &Problem::alibi_slopes};
-
-// The indices of the captured tensors that autograd differentiates: those of the score.
-std::vector<size_t> learned_captures(const PreparedFunctions& functions) {
-  std::vector<size_t> result;
-  if (!functions.score) return result;
-  const auto& of_score = functions.score.function()->captured();
-  for (size_t n = 0; n < of_score.size(); ++n) {
-    if (!of_score[n]->indices && requires_gradient(of_score[n]->tensor)) result.push_back(n);
-  }
-  return result;
+  const bool parallel = pairs * call.H * (call.D + call.Dv) > (int64_t{1} << 18);
+  cpu::for_each_item(call.sequence_count, parallel, [&](int64_t n) {
+    if (!alone(n)) run_one(n);
+  });
 }
 
-bool differentiates(const Problem& problem) {
-  return std::any_of(kDifferentiable.begin(), kDifferentiable.end(),
-                     [&](auto tensor) { return requires_gradient(problem.*tensor); });
+template <class T>
+void forward(const Call& call, const cpu::ForwardTensors<T>& tensors) {
+  if (call.L == 0) return;
+  if (call.S == 0) return cpu::rows_without_keys(call, tensors);
+  const bool few = has_few_queries(call) && !tensors.statistics.maximum;
+  few ? cpu::few_queries(call, tensors) : cpu::forward(call, tensors);
 }
 
-std::optional<at::Tensor> if_differentiable(const at::Tensor& x) {
-  return requires_gradient(x) ? std::optional(x) : std::nullopt;
-}
-
-// The problem as the kernel computes it: with the classes of the mask's tiles, and without softmax, with a
-// bias for every pair, since the gradients of a row's logits then do not add up to that of the logsumexp.
-Problem with_blocks(const Problem& given) {
-  Problem problem = given;
-  if (!problem.normalise && problem.bias.defined() && problem.bias.size(3) == 1)
-    problem.bias = problem.bias.expand({-1, -1, -1, problem.keys()});
-  problem.blocks = blocks_of(problem);
-  return problem;
+template <class T>
+void backward(const Call& call, const cpu::BackwardTensors<T>& tensors, bool weighed) {
+  if (call.L == 0 || call.S == 0) return cpu::gradients_without_pairs(call, tensors);
+  if constexpr (std::is_same_v<T, float>) {
+    if (weighed) return cpu::weighed_backward(call, tensors);
+  }
+  cpu::backward(call, tensors);
 }
 
 // Whether float32 can represent the factor, its inverse and products with it.
@@ -220,12 +175,6 @@ bool is_moderate(const std::optional<double>& factor) {
 }
 
 }  // namespace
-
-std::shared_ptr<const attentive::detail::BlockClasses> blocks_of(const Problem& problem) {
-  constexpr int64_t kWorthClasses = 2 * attentive::detail::BlockClasses::kSize;
-  const bool worth = problem.mask && problem.queries() >= kWorthClasses && problem.keys() >= kWorthClasses;
-  return worth && !problem.blocks ? classify(problem) : problem.blocks;
-}
 
 Verdict verdict(const Problem& problem) {
   if (!problem.q.is_cpu()) return Verdict::no("it runs only on the CPU");
@@ -249,37 +198,157 @@ Verdict verdict(const Problem& problem) {
   return {};
 }
 
-AttentionResult run(const Problem& given) {
-  const Problem problem = with_blocks(given);
-  const auto kept = c10::make_intrusive<SavedForBackward>();
-  kept->functions = PreparedFunctions(problem);
-  kept->learned = learned_captures(kept->functions);
-  const bool differentiated = differentiates(problem) || !kept->learned.empty();
-  kept->options = without_tensors(problem);
-  kept->options.dropout_key = dropout_key_of(problem);
-  kept->arguments = arguments_of(problem, *kept->options.dropout_key, Biases::HalfTypes, differentiated);
-  const auto in = inputs_of(problem);
-  AttentionResult result;
-  at::Tensor logsumexp;
-  if (differentiated) {
-    std::vector<at::Tensor> learned;
-    for (const size_t n : kept->learned) learned.push_back(kept->functions.captured[n].owner->tensor);
-    auto outputs = NativeAttention::apply(
-        in.q, in.k, in.v, if_differentiable(problem.sinks), if_differentiable(problem.bias),
-        if_differentiable(problem.alibi_slopes), at::TensorList(learned), kept);
-    result.output = outputs[0];
-    logsumexp = outputs[1];
-    if (problem.weights != Weights::None) result.weights = outputs[2];
-  } else {
-    const auto call = call_of(kept->arguments.scalars, kept->arguments.masks, in.q.scalar_type(),
-                              kept->functions, problem.normalise);
-    auto computed = compute(call, in, {.logsumexp = problem.logsumexp, .weights = problem.weights});
-    result.output = std::move(computed.output);
-    result.weights = std::move(computed.weights);
-    logsumexp = std::move(computed.logsumexp);
+std::shared_ptr<const BlockClasses> blocks_of(const Problem& problem) {
+  constexpr int64_t kWorthClasses = 2 * BlockClasses::kSize;
+  const bool worth = problem.mask && problem.queries() >= kWorthClasses && problem.keys() >= kWorthClasses;
+  return worth && !problem.blocks ? classify(problem) : problem.blocks;
+}
+
+std::shared_ptr<const BlockClasses> classify(const Problem& problem) {
+  const auto& mask = *problem.mask.function();
+  auto result = std::make_shared<BlockClasses>();
+  result->batch = mask.by_batch() ? problem.batch() : 1;
+  result->heads = mask.by_head() ? problem.heads() : 1;
+  result->queries = problem.queries();
+  result->keys = problem.keys();
+  for (const auto& captured : mask.captured()) {
+    if (!captured->tensor.is_inference()) result->versions.push_back(captured->tensor._version());
   }
-  if (problem.logsumexp) result.logsumexp = logsumexp;
+  const auto blocks = [](int64_t n) { return cpu::round_up(n, BlockClasses::kSize) / BlockClasses::kSize; };
+  result->classes =
+      at::empty({result->batch, result->heads, blocks(result->queries), blocks(result->keys)}, at::kByte);
+
+  CallTensors tensors;
+  tensors.captured = captured_inputs(problem);
+  Call call;
+  static_cast<Places&>(call) = problem;
+  call.B = result->batch;
+  call.H = call.Hkv = result->heads;
+  call.L = result->queries;
+  call.S = result->keys;
+  call.band = problem.band;
+  call.own.mask = cpu::function_here(mask);
+  point_to(call, tensors);
+  cpu::classify_blocks(call, mask, result->classes.mutable_data_ptr<uint8_t>());
   return result;
+}
+
+at::Tensor with_unit_stride(const at::Tensor& x) {
+  return x.stride(-1) == 1 || x.size(-1) == 1 ? x : x.contiguous();
+}
+
+PreparedCall::PreparedCall(const Problem& problem, uint64_t dropout_key, bool for_backward)
+    : tensors(mask_tensors_of(problem, Biases::HalfTypes, for_backward)),
+      call(call_of(problem, dropout_key)) {
+  tensors.q = with_unit_stride(problem.q);
+  tensors.k = with_unit_stride(problem.k);
+  tensors.v = with_unit_stride(problem.v);
+  if (problem.score || problem.mask) tensors.captured = captured_inputs(problem);
+  if (problem.score) call.own.score = cpu::function_here(*problem.score.function());
+  if (problem.mask) {
+    call.own.mask = cpu::function_here(*problem.mask.function());
+    if (problem.sequences) {
+      for (size_t n = 0; n < problem.sequences->size(); ++n)
+        tensors.blocks.push_back(blocks_of(sequence_of(problem, n)));
+    } else {
+      tensors.blocks.push_back(blocks_of(problem));
+      call.own.blocks = classes_of_tiles(tensors, 0);
+    }
+  }
+  point_to(call, tensors);
+}
+
+Computed compute(const Call& call, const CallTensors& in, const Results& wanted, const at::Tensor& output) {
+  const auto floats = in.q.options().dtype(at::kFloat);
+  Computed out{output.defined() ? output : heads_inside(in.q, call.H, call.L, call.Dv), {}, {}};
+  if (wanted.logsumexp) out.logsumexp = at::empty({call.B, call.H, call.L}, floats);
+  if (wanted.statistics) out.statistics = at::empty({2, call.B, call.H, call.L}, floats);
+  if (wanted.weights != Weights::None) out.weights = fresh_weights(call, in);
+  cpu::for_element(call.element, [&](auto number) {
+    using T = decltype(number);
+    for_each_sequence(call, in, /*in_order=*/false, [&](const Call& one, const Sequence& place) {
+      const int64_t query = place.first_query, key = place.first_key;
+      forward<T>(one, {.q = read<T>(in.q, query),
+                       .k = read<T>(in.k, key),
+                       .v = read<T>(in.v, key),
+                       .output = write<T>(out.output, query),
+                       .logsumexp = from(written_data<float>(out.logsumexp), query),
+                       .statistics = row_statistics(out.statistics, query),
+                       .weights = written_data<T>(out.weights),
+                       .dropped = wanted.weights == Weights::Dropped});
+    });
+  });
+  return out;
+}
+
+Incoming incoming_of(const AttentionResult& gradients, const at::Tensor& output, Weights weights) {
+  Incoming incoming;
+  incoming.output = gradients.output.defined()
+                        ? with_unit_stride(gradients.output.to(output.scalar_type()).resolve_neg())
+                        : at::zeros({1}, output.options()).expand(output.sizes()).contiguous();
+  if (gradients.logsumexp.defined())
+    incoming.logsumexp = gradients.logsumexp.to(at::kFloat).resolve_neg().contiguous();
+  if (gradients.weights.defined()) {
+    incoming.weights = gradients.weights.to(output.scalar_type()).resolve_neg();
+    incoming.of_dropped = weights == Weights::Dropped;
+  }
+  return incoming;
+}
+
+Gradients compute_gradients(const Call& call, const CallTensors& in, const Computed& out,
+                            const Incoming& incoming, const Wanted& wanted) {
+  const TermGradients terms(call, wanted, in.q.options().dtype(at::kFloat));
+  const CapturedGradients captured(call, wanted.captured ? &in : nullptr);
+  Gradients result{gradient_of(in.q), gradient_of(in.k), gradient_of(in.v), {}, {}, {}};
+  const bool weighed = reads_weights(call, incoming);
+  const auto weights = weights_to_read(call, in, out, incoming);
+  const auto dots = weighed ? at::Tensor() : weight_dots(call, in, weights, incoming);
+  cpu::for_element(call.element, [&](auto number) {
+    using T = decltype(number);
+    for_each_sequence(call, in, /*in_order=*/wanted.captured, [&](const Call& one, const Sequence& place) {
+      const int64_t query = place.first_query, key = place.first_key;
+      auto logits = terms.logits<T>();
+      logits.slopes = from(logits.slopes, key);
+      backward<T>(one,
+                  {.q = read<T>(in.q, query),
+                   .k = read<T>(in.k, key),
+                   .v = read<T>(in.v, key),
+                   .output = read<T>(out.output, query),
+                   .grad_output = read<T>(incoming.output, query),
+                   .statistics = row_statistics(out.statistics, query),
+                   .grad_logsumexp = from(read_data<float>(incoming.logsumexp), query),
+                   .grad_q = write<T>(result.q, query),
+                   .grad_k = write<T>(result.k, key),
+                   .grad_v = write<T>(result.v, key),
+                   .sink_terms = from(terms.sinks(), query),
+                   .logits = logits,
+                   .grad_weights = read_pairs<T>(incoming.weights),
+                   .of_dropped = incoming.of_dropped,
+                   .weight_dots = read_data<float>(dots),
+                   .weights = read_data<float>(weights),
+                   .captured_lanes = captured.lanes()},
+                  weighed);
+    });
+  });
+  terms.finish(result);
+  result.captured = captured.finish();
+  return result;
+}
+
+AttentionResult run(const Problem& given) {
+  Problem problem = given;
+  // Without softmax, the gradients of a row's logits do not add up to that of the logsumexp, so that each
+  // pair of a bias needs one.
+  if (!problem.normalise && problem.bias.defined() && problem.bias.size(3) == 1)
+    problem.bias = problem.bias.expand({-1, -1, -1, problem.keys()});
+  auto learned = learned_captures(problem);
+  const bool differentiated = requires_gradient(problem) || !learned.empty();
+  PreparedCall prepared(problem, /*dropout_key=*/0, differentiated);
+  problem.dropout_key = prepared.call.dropout_key = dropout_key_of(problem);
+  if (differentiated) return run_with_autograd(problem, std::move(prepared), std::move(learned));
+  auto computed =
+      compute(prepared.call, prepared.tensors, {.logsumexp = problem.logsumexp, .weights = problem.weights});
+  return {std::move(computed.output), std::move(computed.weights), std::move(computed.logsumexp)};
 }
 
 }  // namespace attentive::kernels::native_cpu

@@ -1,8 +1,8 @@
 #pragma once
 
-// All vector code of the native kernel, as tables. One source per instruction set includes this header. It
-// defines the macros that score/vectors/width.h explains, and ATTENTIVE_SIMD_SET: the compiler's macro for
-// the set, which is 1 if the compiler targets it.
+// All vector code of the native kernel, as tables. One source per instruction set, which src/CMakeLists.txt
+// writes, includes this header. It defines the macros that score/vectors/vector.h explains, and
+// ATTENTIVE_SIMD_SET: the compiler's macro for the set, which is 1 if the compiler targets it.
 
 #include "kernels/simd/vector_code.h"
 
@@ -19,7 +19,6 @@
 #include "kernels/gemm/packing.h"
 #include "kernels/gemm/products.h"
 #include "kernels/gemm/register_blocks.h"
-#include "kernels/simd/activations.h"
 #include "kernels/simd/dropout_bits.h"
 #include "kernels/simd/elementwise.h"
 #include "kernels/simd/rows.h"
@@ -52,20 +51,29 @@ constexpr ProductFunctions kProducts = {
                           {multiply_few_pairs}},
     .multiply_across = {{multiply_across}, {multiply_across}, {multiply_across}}};
 
-constexpr RowFunctions kRows = {.cap = cap,
-                                .plain_rows = plain_rows,
-                                .softmax_rows = softmax_rows,
-                                .gradient_row = gradient_row,
-                                .weighed_row = weighed_row,
-                                .logit_sums = logit_sums,
-                                .add_logits = add_logits,
-                                .few_scores = {{few_scores}, {few_scores}, {few_scores}},
-                                .few_outputs = {{few_outputs}, {few_outputs}, {few_outputs}}};
+constexpr RowFunctions kRowFunctions = {.cap = cap,
+                                        .plain_rows = plain_rows,
+                                        .softmax_rows = softmax_rows,
+                                        .gradient_row = gradient_row,
+                                        .weighed_row = weighed_row,
+                                        .logit_sums = logit_sums,
+                                        .add_logits = add_logits,
+                                        .few_scores = {{few_scores}, {few_scores}, {few_scores}},
+                                        .few_outputs = {{few_outputs}, {few_outputs}, {few_outputs}}};
 
 ATTENTIVE_SIMD_END
 
 #endif
 
+#if ATTENTIVE_SIMD_IS_AVX512
+#define ATTENTIVE_SCORE_SET Avx512
+#elif ATTENTIVE_SIMD_IS_AVX2
+#define ATTENTIVE_SCORE_SET Avx2
+#elif ATTENTIVE_SIMD_IS_NEON
+#define ATTENTIVE_SCORE_SET Neon
+#else
+#define ATTENTIVE_SCORE_SET Portable
+#endif
 #define ATTENTIVE_TEXT(x) #x
 #define ATTENTIVE_TEXT_OF(macro) ATTENTIVE_TEXT(macro)
 
@@ -73,8 +81,12 @@ namespace attentive::kernels::cpu::ATTENTIVE_SIMD_NAMESPACE {
 
 const VectorCode* code() {
 #if ATTENTIVE_SIMD_SET
-  static constexpr VectorCode result = {ATTENTIVE_TEXT_OF(ATTENTIVE_SIMD_NAMESPACE), kWidth, &kElementwise,
-                                        &kProducts, &kRows};
+  static constexpr VectorCode result = {ATTENTIVE_TEXT_OF(ATTENTIVE_SIMD_NAMESPACE),
+                                        detail::VectorSet::ATTENTIVE_SCORE_SET,
+                                        kWidth,
+                                        &kElementwise,
+                                        &kProducts,
+                                        &kRowFunctions};
   return &result;
 #else
   return nullptr;

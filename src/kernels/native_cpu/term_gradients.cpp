@@ -7,8 +7,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
-#include "core/large_pages.h"
-#include "kernels/native_cpu/views.h"
+#include "core/memory.h"
 
 namespace attentive::kernels::native_cpu {
 namespace {
@@ -35,8 +34,7 @@ at::Tensor sum_in_order(const at::Tensor& terms, at::IntArrayRef sizes) {
 
 }  // namespace
 
-TermGradients::TermGradients(const cpu::CpuArguments& call, const Wanted& wanted,
-                             const at::TensorOptions& floats)
+TermGradients::TermGradients(const Call& call, const Wanted& wanted, const at::TensorOptions& floats)
     : wanted_(wanted) {
   const auto terms = [&](int64_t count) { return at::empty({call.B, call.H, count}, floats); };
   if (wanted.sinks) sinks_ = terms(call.L);
@@ -63,9 +61,9 @@ cpu::LogitGradients<T> TermGradients::logits() const {
   cpu::LogitGradients<T> result{.by_key = written_data<float>(by_key_),
                                 .by_query = written_data<float>(by_query_),
                                 .slopes = written_data<float>(slopes_)};
-  if (pairs_.defined()) result.pairs = write<T>(pairs_);
+  if (pairs_.defined()) result.pairs = written_rows<T>(pairs_);
   if (pair_sums_.defined()) {
-    result.pair_sums = write<float>(pair_sums_);
+    result.pair_sums = written_rows<float>(pair_sums_);
     if (pair_sums_.size(0) == 1) result.pair_sums.b = 0;
     if (pair_sums_.size(1) == 1) result.pair_sums.h = 0;
   }
@@ -76,21 +74,21 @@ template cpu::LogitGradients<float> TermGradients::logits() const;
 template cpu::LogitGradients<cpu::bf16_t> TermGradients::logits() const;
 template cpu::LogitGradients<cpu::f16_t> TermGradients::logits() const;
 
-CapturedGradients::CapturedGradients(const cpu::CpuArguments& call, const PreparedFunctions* functions) {
-  if (!functions) return;
-  constexpr int64_t kMost = 8, kNumbers = int64_t{1} << 24;
+CapturedGradients::CapturedGradients(const Call& call, const CallTensors* tensors) {
+  if (!tensors) return;
+  constexpr int64_t kMostSums = 8, kNumbers = int64_t{1} << 24;
   int64_t numbers = 1;
-  for (const auto& input : functions->captured) {
+  for (const auto& input : tensors->captured) {
     if (!input.owner->indices) numbers += input.numbers.numel();
   }
-  const int64_t lanes = std::clamp<int64_t>(std::min(kNumbers / numbers, call.B * call.Hkv), 1, kMost);
-  for (const auto& input : functions->captured) {
+  const int64_t lanes = std::clamp<int64_t>(std::min(kNumbers / numbers, call.B * call.Hkv), 1, kMostSums);
+  for (const auto& input : tensors->captured) {
     at::DimVector sizes{lanes};
     for (const int64_t size : input.numbers.sizes()) sizes.push_back(size);
     sums_.push_back(input.owner->indices ? at::Tensor() : at::zeros(sizes, input.numbers.options()));
   }
   for (int64_t lane = 0; lane < lanes; ++lane) {
-    auto views = functions->views;
+    auto views = tensors->views;
     for (size_t n = 0; n < views.size(); ++n) {
       if (!sums_[n].defined()) continue;
       const auto sum = sums_[n].select(0, lane);
@@ -117,7 +115,7 @@ std::vector<at::Tensor> CapturedGradients::finish() const {
 void TermGradients::finish(Gradients& gradients) const {
   if (sinks_.defined()) gradients.sinks = sum_in_order(sinks_, {1, sinks_.size(1), 1}).view(-1);
   if (slopes_.defined())
-    gradients.slopes = sum_in_order(slopes_, {wanted_.slopes[0], wanted_.slopes[1], 1}).squeeze(2);
+    gradients.alibi_slopes = sum_in_order(slopes_, {wanted_.slopes[0], wanted_.slopes[1], 1}).squeeze(2);
   if (pairs_.defined()) gradients.bias = pairs_;
   if (pair_sums_.defined()) gradients.bias = pair_sums_.to(wanted_.bias_type);
   if (by_key_.defined() || by_query_.defined()) {

@@ -3,13 +3,24 @@
 // The terms that the backward pass writes for the sinks, the bias and the slopes, and their sums.
 
 #include "kernels/attention/passes.h"
-#include "kernels/native_cpu/compute.h"
+#include "kernels/native_cpu/backend.h"
 
 namespace attentive::kernels::native_cpu {
 
+/// Tensors as the kernel writes them.
+template <class T>
+Strided<T> written_rows(const at::Tensor& x) {
+  return {static_cast<T*>(x.mutable_data_ptr()), x.stride(0), x.stride(1), x.stride(2)};
+}
+/// The numbers of a contiguous tensor; null for an undefined one.
+template <class T>
+T* written_data(const at::Tensor& x) {
+  return x.defined() ? static_cast<T*>(x.mutable_data_ptr()) : nullptr;
+}
+
 class TermGradients {
  public:
-  TermGradients(const cpu::CpuArguments& call, const Wanted& wanted, const at::TensorOptions& floats);
+  TermGradients(const Call& call, const Wanted& wanted, const at::TensorOptions& floats);
 
   /// Memory for the terms of the sinks (B, H, L); null: not wanted.
   float* sinks() const;
@@ -31,7 +42,7 @@ class TermGradients {
 class CapturedGradients {
  public:
   /// Null: no gradients are wanted.
-  CapturedGradients(const cpu::CpuArguments& call, const PreparedFunctions* functions);
+  CapturedGradients(const Call& call, const CallTensors* tensors);
 
   const std::vector<std::vector<attentive::detail::CapturedView>>& lanes() const { return lanes_; }
   /// The sums, float32; undefined for tensors of indices. None if no gradients are wanted.

@@ -9,26 +9,33 @@
 #include <torch/csrc/autograd/function.h>
 
 #include "core/check.h"
-#include "kernels/arguments_of_problem.h"
-#include "kernels/grouped_products.h"
+#include "kernels/call_tensors.h"
 #include "kernels/native_backward.h"
 #include "kernels/reference/visibility.h"
 
 namespace attentive::kernels::native_cuda {
 namespace {
 
-// State that the forward pass keeps for the backward pass.
-struct SavedForBackward : torch::CustomClassHolder {
+// The tensors that autograd saves for the backward pass.
+struct SavedTensors {
+  CallTensors of_call;
+  at::Tensor scores, statistics;
+
+  template <class Visit>
+  void for_each(const Visit& visit) {
+    of_call.for_each(visit);
+    for (auto* tensor : {&scores, &statistics}) visit(*tensor);
+  }
+};
+
+// State that the forward pass keeps besides.
+struct Kept : torch::CustomClassHolder {
   const SoftmaxKernels* kernels = nullptr;
-  Arguments arguments;       // its masks move to autograd in the forward pass
+  Call call;                 // without tensors
+  SavedTensors slots;        // without tensors after the forward pass
   at::DimVector bias_sizes;  // sizes of the bias before it was expanded
   bool clean = false;        // whether the clean weights are wanted
 };
-
-bool differentiates(const Problem& p) {
-  return requires_gradient(p.q) || requires_gradient(p.k) || requires_gradient(p.v) ||
-         requires_gradient(p.bias) || requires_gradient(p.sinks);
-}
 
 template <class T = void>
 const T* in(const at::Tensor& x) {
@@ -45,26 +52,28 @@ at::Tensor contiguous(const at::Tensor& x) {
 }
 
 // Scores -> weights after dropout, logsumexp, and the clean weights if they are wanted. Bias and sinks are
-// inputs so that autograd computes their gradients; the kernels read their numbers from kept->arguments.
+// inputs so that autograd computes their gradients; the kernels read their numbers from the slots of `kept`.
 class MaskedSoftmax : public torch::autograd::Function<MaskedSoftmax> {
  public:
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
                                                 const at::Tensor& scores,
                                                 const std::optional<at::Tensor>& bias,
                                                 const std::optional<at::Tensor>& sinks,
-                                                const c10::intrusive_ptr<SavedForBackward>& kept) {
+                                                const c10::intrusive_ptr<Kept>& kept) {
     context->set_materialize_grads(false);  // results without a gradient get an undefined one, not zeros
-    const auto call = kernel_arguments(kept->arguments.scalars, kept->arguments.masks);
-    const auto scalars = scores.options().dtype(at::kFloat);
-    const auto dropped = at::empty_like(scores), logsumexp = at::empty({call.B, call.H, call.L}, scalars),
-               statistics = at::empty({call.B, call.H, call.L, 2}, scalars);
+    const Call& call = kept->call;
+    const auto floats = scores.options().dtype(at::kFloat);
+    const auto dropped = at::empty_like(scores), logsumexp = at::empty({call.B, call.H, call.L}, floats),
+               statistics = at::empty({call.B, call.H, call.L, 2}, floats);
     at::Tensor clean;  // a separate tensor only with dropout
     if (kept->clean && call.dropout) clean = at::empty_like(scores);
     const c10::DeviceGuard guard(scores.device());
     kept->kernels->forward(
         call, element_of(scores.scalar_type()),
         {in(scores), out(clean), out(dropped), out<float>(logsumexp), out<float>(statistics)});
-    context->save_for_backward(kept->arguments.with_masks({scores, statistics}));
+    kept->slots.scores = scores;
+    kept->slots.statistics = statistics;
+    context->save_for_backward(save(kept->slots));
     context->saved_data["kept"] = c10::IValue::make_capsule(kept);
     context->saved_data["bias"] = bias;  // for their place in the graph, even if their numbers change
     context->saved_data["sinks"] = sinks;
@@ -75,26 +84,28 @@ class MaskedSoftmax : public torch::autograd::Function<MaskedSoftmax> {
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
-    const auto saved = context->get_saved_variables();
+    const auto kept = c10::static_intrusive_pointer_cast<Kept>(context->saved_data["kept"].toCapsule());
+    auto saved = kept->slots;
+    load(saved, context->get_saved_variables());
     auto inputs = gradients;
-    inputs.push_back(saved[0]);
+    inputs.push_back(saved.scores);
     for (const char* name : {"bias", "sinks"})
       inputs.push_back(context->saved_data[name].toOptional<at::Tensor>().value_or(at::Tensor()));
-    return first_derivative(Backend::Native, inputs, [&] { return gradients_of(context, saved, gradients); });
+    return first_derivative(Backend::Native, inputs,
+                            [&] { return gradients_of(context, *kept, saved, gradients); });
   }
 
  private:
   static torch::autograd::variable_list gradients_of(torch::autograd::AutogradContext* context,
-                                                     const torch::autograd::variable_list& saved,
+                                                     const Kept& kept, SavedTensors& saved,
                                                      const torch::autograd::variable_list& gradients) {
-    const auto kept =
-        c10::static_intrusive_pointer_cast<SavedForBackward>(context->saved_data["kept"].toCapsule());
-    const auto masks = MaskTensors::saved(&saved[2]);
-    const auto call = kernel_arguments(kept->arguments.scalars, masks);
-    // needs_input_grad does not count absent inputs.
+    auto& masks = saved.of_call;
+    Call call = kept.call;
+    point_to(call, masks);
+    // needs_input_grad indexes only the defined inputs.
     const bool wants_bias = masks.bias.defined() && context->needs_input_grad(1);
     const bool wants_sinks = masks.sinks.defined() && context->needs_input_grad(masks.bias.defined() ? 2 : 1);
-    const auto &scores = saved[0], &statistics = saved[1];
+    const auto &scores = saved.scores, &statistics = saved.statistics;
     const auto grad_dropped = contiguous(gradients[0]), grad_logsumexp = contiguous(gradients[1]),
                grad_clean = gradients.size() > 2 ? contiguous(gradients[2]) : at::Tensor();
     const auto grad_scores = at::empty_like(scores);
@@ -102,13 +113,13 @@ class MaskedSoftmax : public torch::autograd::Function<MaskedSoftmax> {
     if (wants_bias) grad_logits = at::empty_like(scores, scores.options().dtype(at::kFloat));
     if (wants_sinks) sink_terms = at::empty({call.B, call.H, call.L}, statistics.options());
     const c10::DeviceGuard guard(scores.device());
-    kept->kernels->backward(
+    kept.kernels->backward(
         call, element_of(scores.scalar_type()),
         {in(scores), in<float>(statistics), in(grad_clean), in(grad_dropped), in<float>(grad_logsumexp),
          out(grad_scores), out<float>(grad_logits), out<float>(sink_terms)});
 
     at::Tensor grad_bias, grad_sinks;
-    if (wants_bias) grad_bias = grad_logits.sum_to_size(kept->bias_sizes);
+    if (wants_bias) grad_bias = grad_logits.sum_to_size(kept.bias_sizes);
     if (wants_sinks) grad_sinks = sink_terms.sum(at::IntArrayRef{0, 2});
     return {grad_scores, grad_bias, grad_sinks, at::Tensor()};
   }
@@ -138,9 +149,11 @@ AttentionResult run(const Problem& problem) {
 }
 
 AttentionResult run_with(const SoftmaxKernels& kernels, const Problem& problem) {
-  const auto kept = c10::make_intrusive<SavedForBackward>();
+  const auto kept = c10::make_intrusive<Kept>();
   kept->kernels = &kernels;
-  kept->arguments = arguments_of(problem, dropout_key_of(problem), Biases::Float32, differentiates(problem));
+  kept->slots.of_call = mask_tensors_of(problem, Biases::Float32, requires_gradient(problem));
+  kept->call = call_of(problem, dropout_key_of(problem));
+  point_to(kept->call, kept->slots.of_call);
   kept->clean = problem.weights == Weights::Clean;
   if (problem.bias.defined()) kept->bias_sizes = problem.bias.sizes();
   auto k = problem.k, v = problem.v;

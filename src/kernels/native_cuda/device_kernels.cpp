@@ -6,12 +6,12 @@
 namespace attentive::kernels::native_cuda {
 namespace {
 
-void forward(const KernelArguments& call, Element type, const ForwardRows& rows) {
+void forward(const Call& call, Element type, const ForwardRows& rows) {
   const auto stream = c10::cuda::getCurrentCUDAStream().stream();
   C10_CUDA_CHECK(static_cast<cudaError_t>(launch_forward(call, type, rows, stream)));
 }
 
-void backward(const KernelArguments& call, Element type, const BackwardRows& rows) {
+void backward(const Call& call, Element type, const BackwardRows& rows) {
   const auto stream = c10::cuda::getCurrentCUDAStream().stream();
   C10_CUDA_CHECK(static_cast<cudaError_t>(launch_backward(call, type, rows, stream)));
 }

@@ -39,7 +39,7 @@ class DeviceBlock {
 };
 
 template <class T>
-__global__ void __launch_bounds__(kMostThreads) forward_kernel(KernelArguments call, ForwardRows rows) {
+__global__ void __launch_bounds__(kMostThreads) forward_kernel(Call call, ForwardRows rows) {
   __shared__ float shared[kMostThreads];
   DeviceBlock block(shared);
   for (int64_t row = blockIdx.x; row < call.B * call.H * call.L; row += gridDim.x)
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kMostThreads) forward_kernel(KernelArguments c
 }
 
 template <class T>
-__global__ void __launch_bounds__(kMostThreads) backward_kernel(KernelArguments call, BackwardRows rows) {
+__global__ void __launch_bounds__(kMostThreads) backward_kernel(Call call, BackwardRows rows) {
   __shared__ float shared[kMostThreads];
   DeviceBlock block(shared);
   for (int64_t row = blockIdx.x; row < call.B * call.H * call.L; row += gridDim.x)
@@ -55,9 +55,8 @@ __global__ void __launch_bounds__(kMostThreads) backward_kernel(KernelArguments 
 }
 
 template <class Rows>
-int launch(void (*float32)(KernelArguments, Rows), void (*bfloat16)(KernelArguments, Rows),
-           void (*float16)(KernelArguments, Rows), const KernelArguments& call, Element type,
-           const Rows& rows, void* stream) {
+int launch(void (*float32)(Call, Rows), void (*bfloat16)(Call, Rows), void (*float16)(Call, Rows),
+           const Call& call, Element type, const Rows& rows, void* stream) {
   const auto kernel = type == Element::Float32 ? float32 : type == Element::BFloat16 ? bfloat16 : float16;
   const auto blocks = static_cast<unsigned>(least(call.B * call.H * call.L, INT32_MAX)),
              threads = static_cast<unsigned>(threads_for(call.S));
@@ -67,12 +66,12 @@ int launch(void (*float32)(KernelArguments, Rows), void (*bfloat16)(KernelArgume
 
 }  // namespace
 
-int launch_forward(const KernelArguments& call, Element type, const ForwardRows& rows, void* stream) {
+int launch_forward(const Call& call, Element type, const ForwardRows& rows, void* stream) {
   return launch(forward_kernel<float>, forward_kernel<__nv_bfloat16>, forward_kernel<__half>, call, type,
                 rows, stream);
 }
 
-int launch_backward(const KernelArguments& call, Element type, const BackwardRows& rows, void* stream) {
+int launch_backward(const Call& call, Element type, const BackwardRows& rows, void* stream) {
   return launch(backward_kernel<float>, backward_kernel<__nv_bfloat16>, backward_kernel<__half>, call, type,
                 rows, stream);
 }

@@ -13,8 +13,8 @@ namespace attentive::kernels::native_cuda {
 
 /// The functions that run the row kernels for rows of such elements, on the current device.
 struct SoftmaxKernels {
-  void (*forward)(const KernelArguments& call, Element type, const ForwardRows& rows);
-  void (*backward)(const KernelArguments& call, Element type, const BackwardRows& rows);
+  void (*forward)(const Call& call, Element type, const ForwardRows& rows);
+  void (*backward)(const Call& call, Element type, const BackwardRows& rows);
 };
 
 /// Null in a build without CUDA code.
@@ -26,7 +26,7 @@ constexpr int threads_for(int64_t S) {
 }
 
 /// Launches one block per row on `stream`, a cudaStream_t. Returns the error of the launch, a cudaError_t.
-int launch_forward(const KernelArguments& call, Element type, const ForwardRows& rows, void* stream);
-int launch_backward(const KernelArguments& call, Element type, const BackwardRows& rows, void* stream);
+int launch_forward(const Call& call, Element type, const ForwardRows& rows, void* stream);
+int launch_backward(const Call& call, Element type, const BackwardRows& rows, void* stream);
 
 }  // namespace attentive::kernels::native_cuda

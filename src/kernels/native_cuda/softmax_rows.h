@@ -1,18 +1,55 @@
 #pragma once
 
-// The masked softmax of one row of scores, forward and backward, for one thread block. Each direction takes
-// one pass over the scores: a thread keeps up to kKept of its columns in registers and reads any further ones
-// again.
+// The interface of a thread block to the row kernels. A kernel is a sequence of phases, each of which says
+// what every thread does and ends with a barrier; within a phase no thread may read what another one writes.
+// The kernels run on the GPU (DeviceBlock) and in tests on the CPU, thread by thread, where this rule is
+// checked.
 
 #include <cmath>
 #include <cstdint>
 
-#include "kernels/arguments.h"
-#include "kernels/native_cuda/block.h"
+#include "kernels/call.h"
 #include "kernels/philox.h"
-#include "kernels/softmax_end.h"
+#include "kernels/terms.h"
+
+#if defined(__CUDA_ARCH__)
+#define ATTENTIVE_UNROLL _Pragma("unroll")
+#else
+#define ATTENTIVE_UNROLL  // the host's compiler may not know the pragma and does not need it
+#endif
 
 namespace attentive::kernels::native_cuda {
+
+// A Block has these members:
+//   int size() const                      number of threads, a power of two
+//   template <class T, int N> PerThread   N numbers of every thread that persist between phases: x(thread)[n]
+//   void phase(f)                         calls f(thread) for every thread, then waits at a barrier
+//   float read(thread, at), write(thread, at, x)   access the shared numbers, one per thread
+
+struct Larger {
+  /// A NaN is ignored here; it reaches the result through the sum.
+  ATTENTIVE_HOST_DEVICE float operator()(float a, float b) const { return b > a ? b : a; }
+};
+struct Sum {
+  ATTENTIVE_HOST_DEVICE float operator()(float a, float b) const { return a + b; }
+};
+
+/// Reduces the numbers of all threads and gives every thread the result. The order of a tree of halves never
+/// changes.
+template <class Block, class Scalars, class Operation>
+ATTENTIVE_HOST_DEVICE void reduce(Block& block, Scalars& numbers, Operation operation) {
+  block.phase([&](int t) { block.write(t, t, numbers(t)[0]); });
+  for (int half = block.size() / 2; half > 0; half /= 2) {
+    block.phase([&](int t) {
+      if (t < half) block.write(t, t, operation(block.read(t, t), block.read(t, t + half)));
+    });
+  }
+  block.phase([&](int t) { numbers(t)[0] = block.read(t, 0); });
+}
+
+// The masked softmax of one row of scores, forward and backward, for one thread block. Each direction takes
+// one pass over the scores: a thread keeps up to kKept of its columns in registers and reads any further ones
+// again.
 
 /// In one step, a thread takes the eight columns of a row that one Philox call decides (philox.h), at
 /// distances of 16, so that 16 consecutive threads cover 128 columns. It keeps the columns of its first
@@ -23,48 +60,46 @@ constexpr int kLanes = 16, kStep = 8, kKeptSteps = 2, kKept = kKeptSteps * kStep
 struct Row {
   int64_t b, h, i;
   int64_t begin, end;  ///< keys that it may see by position and length
-  float slope;
+  ScoreRule rule;
 };
 
 ATTENTIVE_HOST_DEVICE int64_t least(int64_t a, int64_t b) {
   return a < b ? a : b;
 }
 
-ATTENTIVE_HOST_DEVICE Row row_at(const KernelArguments& call, int64_t index) {
-  Row row{index / (call.H * call.L), index / call.L % call.H, index % call.L, 0, 0, 0.0f};
-  row.begin = call.band.key_lo(row.i, call.S);
-  row.end = call.band.key_hi(row.i, call.S);
-  if (call.key_lengths) row.end = least(row.end, call.key_lengths[row.b]);
-  if (call.slopes) row.slope = *call.slopes.at(row.b, row.h);
+ATTENTIVE_HOST_DEVICE Row row_at(const Call& call, int64_t index) {
+  Row row{index / (call.H * call.L), index / call.L % call.H, index % call.L, 0, 0, {}};
+  row.begin = call.key_lo(row.i);
+  row.end = call.key_hi(row.b, row.i);
+  row.rule = call.rule_of(row.b, row.h);
   return row;
 }
 
-/// The logit of a raw score, and whether it is visible. `capped` is tanh(x / softcap), for the backward pass.
+/// The mathematics of the terms (terms.h).
+struct ScalarMath {
+  ATTENTIVE_HOST_DEVICE static float product(float a, float b) { return kernels::product(a, b); }
+  ATTENTIVE_HOST_DEVICE static float quotient(float x, float by) { return x / by; }
+  ATTENTIVE_HOST_DEVICE static float tanh(float x) { return tanhf(x); }
+  ATTENTIVE_HOST_DEVICE static float magnitude(float x) { return fabsf(x); }
+};
+
+/// The logit of a raw score, and whether it is visible. `tanh` is that of the cap, for the backward pass.
 struct Logit {
   bool visible;
-  float x, capped;
+  float x, tanh;
 };
 
 template <class T>
-ATTENTIVE_HOST_DEVICE Logit logit_at(const KernelArguments& call, const Row& row, const T* scores,
-                                     int64_t j) {
+ATTENTIVE_HOST_DEVICE Logit logit_at(const Call& call, const Row& row, const T* scores, int64_t j) {
   Logit result{false, -INFINITY, 0.0f};
-  if (j < row.begin || j >= row.end) return result;
-  if (call.keep && !*call.keep.at(row.b, row.h, row.i, j)) return result;
-  float bias = 0.0f;
-  if (call.bias) {
-    bias = *call.bias.as<float>().at(row.b, row.h, row.i, j);
-    if (bias == -INFINITY) return result;
-  }
-  float x = product(static_cast<float>(scores[j]), call.scale);
-  if (call.softcap != 0.0f) {
-    result.capped = tanhf(x / call.softcap);
-    x = product(call.softcap, result.capped);
-  }
-  x += bias;
-  if (call.slopes) x -= product(row.slope, fabsf(static_cast<float>(call.band.position(row.i) - j)));
+  if (!MaskTerm::in_range(j, row.begin, row.end)) return result;
+  if (call.keep && !MaskTerm::shows(*call.keep.at(row.b, row.h, row.i, j))) return result;
+  const float bias = call.bias ? *call.bias.as<float>().at(row.b, row.h, row.i, j) : 0.0f;
+  if (!BiasTerm::shows(bias)) return result;
   result.visible = true;
-  result.x = x;
+  result.x = row.rule.logit<ScalarMath>(
+      static_cast<float>(scores[j]), static_cast<float>(call.band.position(row.i) - j),
+      static_cast<bool>(call.bias), [&] { return bias; }, result.tanh);
   return result;
 }
 
@@ -75,7 +110,7 @@ enum class Draws { None, BeyondKept, All };
 /// keeps the column, a constant after unrolling, or -1 if it does not. `factor` is the factor of dropout for
 /// the weight, where dropout is drawn.
 template <Draws kDraws, class Column>
-ATTENTIVE_HOST_DEVICE void for_each_column(const KernelArguments& call, const Row& row, int t, int size,
+ATTENTIVE_HOST_DEVICE void for_each_column(const Call& call, const Row& row, int t, int size,
                                            const Column& column) {
   const auto step = [&](int64_t first, int slot) {
     const bool drawn = call.dropout && (kDraws == Draws::All || (kDraws == Draws::BeyondKept && slot < 0));
@@ -115,7 +150,7 @@ ATTENTIVE_HOST_DEVICE T* row_of(Pointer* tensor, int64_t index, int64_t width) {
 }
 
 template <class T, class Block>
-ATTENTIVE_HOST_DEVICE void forward_row(Block& block, const KernelArguments& call, const ForwardRows& rows,
+ATTENTIVE_HOST_DEVICE void forward_row(Block& block, const Call& call, const ForwardRows& rows,
                                        int64_t index) {
   const Row row = row_at(call, index);
   const T* const scores = row_of<const T>(rows.scores, index, call.S);
@@ -181,7 +216,7 @@ struct BackwardRows {
 };
 
 template <class T, class Block>
-ATTENTIVE_HOST_DEVICE void backward_row(Block& block, const KernelArguments& call, const BackwardRows& rows,
+ATTENTIVE_HOST_DEVICE void backward_row(Block& block, const Call& call, const BackwardRows& rows,
                                         int64_t index) {
   struct Pair {
     float weight, gradient, slope;  // slope: derivative of the logit by the scaled score
@@ -196,7 +231,7 @@ ATTENTIVE_HOST_DEVICE void backward_row(Block& block, const KernelArguments& cal
   float* const grad_logits = row_of<float>(rows.grad_logits, index, call.S);
   const auto pair_at = [&](int64_t j, float factor) {
     const Logit logit = logit_at(call, row, scores, j);
-    Pair pair{0.0f, 0.0f, 1.0f - logit.capped * logit.capped};
+    Pair pair{0.0f, 0.0f, Softcap::derivative(logit.tanh)};
     if (!logit.visible) return pair;
     const float t = logit.x - maximum - log_total;
     pair.weight = expf(t > 0.0f ? 0.0f : t);
@@ -225,7 +260,7 @@ ATTENTIVE_HOST_DEVICE void backward_row(Block& block, const KernelArguments& cal
       const Pair pair = slot >= 0 ? kept(t)[slot] : pair_at(j, factor);
       const float gradient = pair.weight == 0.0f ? 0.0f : pair.weight * (pair.gradient - inflow);
       if (grad_logits) grad_logits[j] = gradient;
-      grad_scores[j] = static_cast<T>(gradient * pair.slope * call.scale);
+      grad_scores[j] = static_cast<T>(gradient * pair.slope * call.rule.scale);
     });
   });
 }

@@ -1,8 +1,10 @@
 #include "kernels/reference/backend.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
@@ -17,9 +19,10 @@
 #include <ATen/ops/tanh.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include "kernels/dropout_counter.h"
-#include "kernels/grouped_products.h"
 #include "kernels/reference/visibility.h"
 
 namespace attentive::kernels::reference {
@@ -196,6 +199,7 @@ AttentionResult run(const Problem& given) {
       !problem.dropout_key) {
     problem.dropout_key = draw_dropout_key(problem.generator);
   }
+  if (problem.sequences) return run_by_sequence(problem, run);
   if (worth_windowing(problem)) return windowed(problem);
   return dense(problem, {0, problem.queries(), 0, problem.keys()});
 }
@@ -209,6 +213,59 @@ at::Tensor scores(const Problem& problem) {
   const auto hidden = visible.bitwise_not();
   return biased_scores(problem, whole, q, without_unseen(k, visible, problem.kv_heads()), hidden)
       .masked_fill(hidden, kMinusInfinity);
+}
+
+Gradients gradients_by_autograd(Problem problem, const AttentionResult& incoming,
+                                const std::function<AttentionResult(const Problem&)>& run,
+                                bool create_graph) {
+  // As in the forward pass: products keep the precision of their operands.
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  // One tensor may be queries, keys and values at once; a view of each tells their gradients apart.
+  torch::autograd::variable_list wanted;
+  for (const auto input : kDifferentiable) {
+    auto& x = problem.*input;
+    if (!requires_gradient(x)) continue;
+    x = x.view_as(x);
+    wanted.push_back(x);
+  }
+  for (auto& [owner, tensor] : problem.captured) {
+    if (!requires_gradient(tensor)) continue;
+    tensor = tensor.view_as(tensor);
+    wanted.push_back(tensor);
+  }
+  if (!incoming.weights.defined()) problem.weights = Weights::None;
+  problem.logsumexp = incoming.logsumexp.defined();
+  const auto computed = run(problem);
+  torch::autograd::variable_list results, given;
+  for (const auto result :
+       {&AttentionResult::output, &AttentionResult::weights, &AttentionResult::logsumexp}) {
+    const auto& gradient = incoming.*result;
+    if (!gradient.defined()) continue;
+    results.push_back(computed.*result);
+    given.push_back(gradient.to((computed.*result).scalar_type()));
+  }
+  // Weights and logsumexp do not depend on the values.
+  const auto found =
+      torch::autograd::grad(results, wanted, given, /*retain_graph=*/create_graph, create_graph,
+                            /*allow_unused=*/true);
+  size_t next = 0;
+  const auto gradient_of = [&](const at::Tensor& input) {
+    const auto& gradient = found[next++];
+    return gradient.defined() ? gradient : at::zeros_like(input);
+  };
+  std::array<at::Tensor, kDifferentiable.size()> gradients;
+  for (size_t i = 0; i < kDifferentiable.size(); ++i) {
+    const auto& input = problem.*kDifferentiable[i];
+    if (requires_gradient(input)) gradients[i] = gradient_of(input);
+  }
+  Gradients result{gradients[0], gradients[1], gradients[2], gradients[3], gradients[4], gradients[5]};
+  for (const auto& [owner, tensor] : problem.captured)
+    result.captured.push_back(requires_gradient(tensor) ? gradient_of(tensor) : at::Tensor());
+  return result;
+}
+
+Gradients gradients_with_graph(Problem problem, const AttentionResult& incoming) {
+  return gradients_by_autograd(std::move(problem), incoming, run, /*create_graph=*/true);
 }
 
 }  // namespace attentive::kernels::reference

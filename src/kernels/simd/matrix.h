@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include <attentive/score/vectors/constants.h>
+#include <attentive/score/vector_set.h>
 
 #define ATTENTIVE_ALWAYS_INLINE __attribute__((always_inline)) inline
 

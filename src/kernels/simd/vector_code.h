@@ -28,7 +28,8 @@ struct RowFunctions;          ///< attention/rows.h
 
 struct VectorCode {
   const char* name;
-  int width;  ///< floats per vector
+  detail::VectorSet set;  ///< that of the code of score and mask functions
+  int width;              ///< floats per vector
   const ElementwiseFunctions* elementwise;
   const ProductFunctions* products;
   const RowFunctions* rows;

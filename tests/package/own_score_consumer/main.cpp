@@ -12,7 +12,6 @@
 #include <ATen/ops/softmax.h>
 
 #include <attentive/functional/attention.h>
-#include <attentive/functional/block_mask.h>
 #include <attentive/score/score_mod.h>
 
 namespace {

@@ -18,10 +18,11 @@
 #include <concepts>
 #include <type_traits>
 
-#include <attentive/score/vectors/constants.h>
+#include <attentive/score/vector_set.h>
 
 #if defined(__x86_64__)
 
+#define ATTENTIVE_SIMD_SEVERAL
 #define ATTENTIVE_SIMD_TARGETED
 
 #define ATTENTIVE_SIMD_NAMESPACE avx512
@@ -39,7 +40,6 @@
 #else
 #pragma GCC pop_options
 #endif
-#include <attentive/score/vectors/next_set.h>
 
 #define ATTENTIVE_SIMD_NAMESPACE avx2
 #define ATTENTIVE_SIMD_WIDTH 8
@@ -55,25 +55,23 @@
 #else
 #pragma GCC pop_options
 #endif
-#include <attentive/score/vectors/next_set.h>
 
 #undef ATTENTIVE_SIMD_TARGETED
+#undef ATTENTIVE_SIMD_SEVERAL
 
 #elif defined(__aarch64__)
 
+#define ATTENTIVE_SIMD_SEVERAL
 #define ATTENTIVE_SIMD_NEON
 #define ATTENTIVE_SIMD_NAMESPACE neon
 #define ATTENTIVE_SIMD_WIDTH 4
 #include <attentive/score/vectors/rows.h>
 #undef ATTENTIVE_SIMD_NEON
-#include <attentive/score/vectors/next_set.h>
+#undef ATTENTIVE_SIMD_SEVERAL
 
 #endif
 
-#define ATTENTIVE_SIMD_NAMESPACE portable
-#define ATTENTIVE_SIMD_WIDTH 4
-#include <attentive/score/vectors/next_set.h>
-#include <attentive/score/vectors/rows.h>
+#include <attentive/score/vectors/rows.h>  // for the portable set
 
 namespace attentive::detail {
 namespace {

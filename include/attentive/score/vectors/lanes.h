@@ -1,7 +1,8 @@
 #ifndef ATTENTIVE_SCORE_LANES_H
 #define ATTENTIVE_SCORE_LANES_H
 
-// Numbers of a vector of pairs, as a score function sees them: values, values with a derivative, conditions.
+// Numbers of a vector of pairs, as a score function sees them: values, values with a derivative, conditions;
+// and the functions that it calls on them.
 // They are held in memory and not in a vector type, because the body of the function is compiled for the
 // plain instruction set until it is inlined into a row's loop.
 
@@ -9,7 +10,7 @@
 #include <type_traits>
 
 #include <attentive/score/pair_functions.h>
-#include <attentive/score/vectors/functions.h>
+#include <attentive/score/vectors/math.h>
 
 ATTENTIVE_SIMD_BEGIN
 
@@ -88,10 +89,6 @@ inline Lanes value(const Dual& x) {
 template <Plain T>
 inline Lanes value(T x) {
   return lanes_of(all(static_cast<float>(x)));
-}
-template <Index I>
-inline Lanes value(const I& x) {
-  return lanes_of(__builtin_convertvector(ints(x), Vec));
 }
 
 template <class T>
@@ -222,35 +219,115 @@ inline A operator+(const A& a) {
   return a;
 }
 
+#define ATTENTIVE_COMPARE(OP)                           \
+  template <class A, class B>                           \
+  requires NumberOperands<A, B>                         \
+  inline LaneMask operator OP(const A& a, const B& b) { \
+    return mask_of(vec(value(a)) OP vec(value(b)));     \
+  }
+ATTENTIVE_COMPARISONS(ATTENTIVE_COMPARE)
+#undef ATTENTIVE_COMPARE
+
+// Each function of one number: its value y at x, and the slope of its result for the slope of `a`, which is
+// PyTorch's where the function has a corner. (A lambda would not have the target attribute of its function.)
+#define ATTENTIVE_LANE_FUNCTION(NAME, VALUE, SLOPE)          \
+  template <Number A>                                        \
+  inline A NAME(const A& a) {                                \
+    [[maybe_unused]] const Vec x = vec(value(a)), y = VALUE; \
+    if constexpr (kIsDual<A>) {                              \
+      return {lanes_of(y), SLOPE};                           \
+    } else {                                                 \
+      return lanes_of(y);                                    \
+    }                                                        \
+  }
+ATTENTIVE_LANE_FUNCTION(exp, exp_of(x), multiply(lanes_of(y), a.slope))
+ATTENTIVE_LANE_FUNCTION(log, log_of(x), unless_constant(a.slope, divide(a.slope, a.value)))
+ATTENTIVE_LANE_FUNCTION(tanh, tanh(x), multiply(a.slope, lanes_of(1.0f - y * y)))
+ATTENTIVE_LANE_FUNCTION(sqrt, sqrt_of(x), unless_constant(a.slope, divide(a.slope, lanes_of(2.0f * y))))
+ATTENTIVE_LANE_FUNCTION(rsqrt, 1.0f / sqrt_of(x),
+                        unless_constant(a.slope, multiply(a.slope, lanes_of(-0.5f * y * y * y))))
+/// The derivative at 0 is 0.
+ATTENTIVE_LANE_FUNCTION(abs, magnitude(x),
+                        multiply(a.slope, lanes_of(select(x > all(0.0f), all(1.0f),
+                                                          select(x < all(0.0f), all(-1.0f), all(0.0f))))))
+ATTENTIVE_LANE_FUNCTION(sigmoid, sigmoid_of(x), multiply(a.slope, lanes_of(y*(1.0f - y))))
+ATTENTIVE_LANE_FUNCTION(softplus, softplus_of(x), multiply(a.slope, lanes_of(sigmoid_of(x))))
+ATTENTIVE_LANE_FUNCTION(sin, sine_of(x, 0), multiply(a.slope, lanes_of(sine_of(x, 1))))
+ATTENTIVE_LANE_FUNCTION(cos, sine_of(x, 1), multiply(a.slope, lanes_of(-sine_of(x, 0))))
+/// The derivative is 0 everywhere.
+ATTENTIVE_LANE_FUNCTION(floor, floor_of(x), lanes_of(all(0.0f)))
+#undef ATTENTIVE_LANE_FUNCTION
+
+// Indices are numbers to these functions.
+#define ATTENTIVE_OF_INDEX(function)  \
+  template <Index I>                  \
+  inline Lanes function(const I& i) { \
+    return function(value(i));        \
+  }
+ATTENTIVE_SCORE_FUNCTIONS(ATTENTIVE_OF_INDEX)
+#undef ATTENTIVE_OF_INDEX
+template <Index I>
+inline I floor(const I& i) {
+  return i;
+}
+
 template <class A, class B>
 requires NumberOperands<A, B>
-inline LaneMask operator<(const A& a, const B& b) {
-  return mask_of(vec(value(a)) < vec(value(b)));
+inline auto pow(const A& a, const B& b) {
+  const Vec x = vec(value(a)), y = vec(value(b));
+  const Vec power = pow_of(x, y);
+  if constexpr (kIsDual<A> || kIsDual<B>) {
+    Vec total = all(0.0f);
+    if constexpr (kIsDual<A>) {
+      const Vec by_base = select(y == all(0.0f), all(0.0f), y * pow_of(x, y, 1.0f)) * vec(a.slope);
+      total += vec(unless_constant(a.slope, lanes_of(by_base)));
+    }
+    if constexpr (kIsDual<B>) {
+      const Int none = (power == all(0.0f)) | ((x == all(0.0f)) & (y >= all(0.0f)));
+      const Vec by_exponent = select(none, all(0.0f), power * log_of(x)) * vec(b.slope);
+      total += vec(unless_constant(b.slope, lanes_of(by_exponent)));
+    }
+    return Dual{lanes_of(power), lanes_of(total)};
+  } else {
+    return lanes_of(power);
+  }
+}
+
+/// Chooses between numbers per pair; the derivative is that of the chosen one.
+template <class A, class B>
+inline auto choose_number(Int condition, const A& yes, const B& no) {
+  const Lanes chosen = choose(condition, value(yes), value(no));
+  if constexpr (kIsDual<A> || kIsDual<B>) {
+    return Dual{chosen, choose(condition, slope(yes), slope(no))};
+  } else {
+    return chosen;
+  }
+}
+
+/// The larger number, or NaN if either is NaN. Where both are equal, each has half of the derivative.
+template <class A, class B>
+requires NumberOperands<A, B>
+inline auto max(const A& a, const B& b) {
+  const Vec x = vec(value(a)), y = vec(value(b));
+  auto result = choose_number((x > y) | is_nan(x), a, b);
+  if constexpr (kIsDual<decltype(result)>)
+    result.slope = choose(x == y, lanes_of(0.5f * (vec(slope(a)) + vec(slope(b)))), result.slope);
+  return result;
 }
 template <class A, class B>
 requires NumberOperands<A, B>
-inline LaneMask operator<=(const A& a, const B& b) {
-  return mask_of(vec(value(a)) <= vec(value(b)));
+inline auto min(const A& a, const B& b) {
+  const Vec x = vec(value(a)), y = vec(value(b));
+  auto result = choose_number((x < y) | is_nan(x), a, b);
+  if constexpr (kIsDual<decltype(result)>)
+    result.slope = choose(x == y, lanes_of(0.5f * (vec(slope(a)) + vec(slope(b)))), result.slope);
+  return result;
 }
+
 template <class A, class B>
-requires NumberOperands<A, B>
-inline LaneMask operator>(const A& a, const B& b) {
-  return mask_of(vec(value(a)) > vec(value(b)));
-}
-template <class A, class B>
-requires NumberOperands<A, B>
-inline LaneMask operator>=(const A& a, const B& b) {
-  return mask_of(vec(value(a)) >= vec(value(b)));
-}
-template <class A, class B>
-requires NumberOperands<A, B>
-inline LaneMask operator==(const A& a, const B& b) {
-  return mask_of(vec(value(a)) == vec(value(b)));
-}
-template <class A, class B>
-requires NumberOperands<A, B>
-inline LaneMask operator!=(const A& a, const B& b) {
-  return mask_of(vec(value(a)) != vec(value(b)));
+requires NumberOperands<A, B> ||
+    (Plain<A>&& Plain<B>)inline auto where(const LaneMask& condition, const A& yes, const B& no) {
+  return choose_number(bits(condition), yes, no);
 }
 
 ATTENTIVE_SIMD_END

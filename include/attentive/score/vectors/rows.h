@@ -4,8 +4,7 @@
 // The loops that call a function of pairs for the rows of a tile, one vector of pairs at a time. F is the
 // type of the function.
 
-#include <attentive/score/vectors/lane_functions.h>
-#include <attentive/score/vectors/lookups.h>
+#include <attentive/score/vectors/places.h>
 
 ATTENTIVE_SIMD_BEGIN
 
@@ -178,4 +177,15 @@ constexpr detail::PairFunctionCode code_of() {
 
 ATTENTIVE_SIMD_END
 
+#endif
+
+// Ends the code of one instruction set in a source that has several: the headers may be included again.
+#ifdef ATTENTIVE_SIMD_SEVERAL
+#undef ATTENTIVE_SIMD_NAMESPACE
+#undef ATTENTIVE_SIMD_WIDTH
+#undef ATTENTIVE_SCORE_VECTOR_H
+#undef ATTENTIVE_SCORE_MATH_H
+#undef ATTENTIVE_SCORE_LANES_H
+#undef ATTENTIVE_SCORE_PLACES_H
+#undef ATTENTIVE_SCORE_ROWS_H
 #endif

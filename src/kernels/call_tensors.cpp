@@ -1,0 +1,225 @@
+#include "kernels/call_tensors.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/bitwise_and.h>
+#include <ATen/ops/cat.h>
+#include <c10/util/Exception.h>
+
+#include "kernels/dropout_counter.h"
+
+namespace attentive::kernels {
+namespace {
+
+// Removes bounds that hide nothing, such as that of a single query aligned with the last key.
+Band without_idle_bounds(Band band, int64_t queries, int64_t keys) {
+  if (queries - 1 + band.lo <= 0) band.lo = -Band::kUnbounded;
+  if (band.hi >= keys - 1) band.hi = Band::kUnbounded;
+  return band;
+}
+
+// Clones `read` if it shares the memory of the caller's tensor and the backward pass will read it again.
+at::Tensor unshared(const at::Tensor& read, const at::Tensor& given, bool for_backward) {
+  return for_backward && read.is_alias_of(given) ? read.clone() : read;
+}
+
+// Clones an inference tensor, which has no version counter that autograd could check in the backward pass.
+at::Tensor watchable(const at::Tensor& read, bool for_backward) {
+  return for_backward && read.is_inference() ? read.clone() : read;
+}
+
+at::Tensor keep_of(const Problem& p, bool for_backward) {
+  if (!p.key_keep.defined()) return p.keep.defined() ? watchable(p.keep, for_backward) : p.keep;
+  const auto keys = p.key_keep.view({p.batch(), 1, 1, p.keys()});
+  return p.keep.defined() ? at::bitwise_and(p.keep, keys) : unshared(keys, p.key_keep, for_backward);
+}
+
+// The bias in an element type that the kernel reads.
+at::Tensor bias_of(const Problem& p, Biases read, bool for_backward) {
+  const auto type = p.bias.scalar_type();
+  const bool as_given =
+      type == at::kFloat || (read == Biases::HalfTypes && (type == at::kBFloat16 || type == at::kHalf));
+  return watchable(p.bias.detach().to(as_given ? type : at::kFloat), for_backward);
+}
+
+template <class T>
+const T* data_of(const at::Tensor& x) {
+  return x.defined() ? x.const_data_ptr<T>() : nullptr;
+}
+
+BiasView view_of_bias(const at::Tensor& x) {
+  if (!x.defined()) return {};
+  return {x.const_data_ptr(), element_of(x.scalar_type()), x.stride(0), x.stride(1), x.stride(2),
+          x.stride(3)};
+}
+
+template <class T>
+Strided<const T> view_of(const at::Tensor& x) {
+  if (!x.defined()) return {};
+  Strided<const T> view{x.const_data_ptr<T>(), x.stride(0), x.stride(1)};
+  if (x.dim() == 4) {
+    view.row = x.stride(2);
+    view.col = x.stride(3);
+  }
+  return view;
+}
+
+// The numbers of a captured tensor as vector code reads them.
+at::Tensor numbers_of(const detail::CapturedTensor& captured) {
+  const auto tensor = captured.tensor.detach();
+  TORCH_CHECK_VALUE(tensor.is_cpu(), "captured: expected a tensor on the CPU like q, got it on ",
+                    tensor.device());
+  if (!captured.indices) return tensor.to(at::kFloat).resolve_neg().contiguous();
+  if (tensor.scalar_type() != at::kInt && tensor.numel() > 0) {
+    const auto wide = tensor.to(at::kLong);
+    const auto low = wide.min().item<int64_t>(), high = wide.max().item<int64_t>();
+    TORCH_CHECK_VALUE(
+        low >= std::numeric_limits<int32_t>::min() && high <= std::numeric_limits<int32_t>::max(),
+        "captured_indices: expected numbers of the range of int32, got ", low < 0 ? low : high);
+  }
+  return tensor.to(at::kInt).contiguous();
+}
+
+detail::CapturedView view_of_captured(const CapturedInput& input) {
+  detail::CapturedView view{.owner = input.owner.get(),
+                            .numbers = input.numbers.const_data_ptr(),
+                            .rank = static_cast<int>(input.numbers.dim())};
+  std::copy(input.numbers.sizes().begin(), input.numbers.sizes().end(), view.sizes.begin());
+  std::copy(input.numbers.strides().begin(), input.numbers.strides().end(), view.strides.begin());
+  return view;
+}
+
+}  // namespace
+
+Band band_of(const AttentionOptions& options, int64_t queries, int64_t keys) {
+  Band band{.origin = keys - queries};
+  const int64_t longest = queries + keys;  // limits the window so that no sum overflows
+  if (options.causal == Causal::BottomRight) band.hi = band.origin;
+  if (options.causal == Causal::TopLeft) band.hi = 0;
+  if (options.window.left >= 0) band.lo = band.origin - std::min(options.window.left, longest);
+  if (options.window.right >= 0)
+    band.hi = std::min(band.hi, band.origin + std::min(options.window.right, longest));
+  return without_idle_bounds(band, queries, keys);
+}
+
+Band shifted(Band band, int64_t offset, int64_t queries, int64_t keys) {
+  if (band.has_lo()) band.lo += offset;
+  if (band.has_hi()) band.hi += offset;
+  band.origin += offset;
+  return without_idle_bounds(band, queries, keys);
+}
+
+Problem sequence_of(const Problem& packed, size_t n) {
+  const Sequence& place = (*packed.sequences)[n];
+  Problem one = packed;
+  one.sequences.reset();
+  one.q = packed.q.narrow(2, place.first_query, place.queries);
+  one.k = packed.k.narrow(2, place.first_key, place.keys);
+  one.v = packed.v.narrow(2, place.first_key, place.keys);
+  one.band = place.band;
+  one.batch_offset += static_cast<int64_t>(n);
+  return one;
+}
+
+AttentionResult run_by_sequence(const Problem& packed,
+                                const std::function<AttentionResult(const Problem&)>& run) {
+  std::vector<at::Tensor> outputs, logsumexps;
+  for (size_t n = 0; n < packed.sequences->size(); ++n) {
+    auto result = run(sequence_of(packed, n));
+    outputs.push_back(result.output.transpose(1, 2));
+    if (packed.logsumexp) logsumexps.push_back(std::move(result.logsumexp));
+  }
+  // The tokens lie in memory as (Tq, H, Dv).
+  return {at::cat(outputs, 1).transpose(1, 2), {}, packed.logsumexp ? at::cat(logsumexps, 2) : at::Tensor()};
+}
+
+uint64_t dropout_key_of(const Problem& problem) {
+  if (!problem.has_dropout()) return 0;
+  return problem.dropout_key ? *problem.dropout_key : draw_dropout_key(problem.generator);
+}
+
+CallTensors mask_tensors_of(const Problem& p, Biases read, bool for_backward) {
+  const std::array<int64_t, 4> pairs = {p.batch(), p.heads(), p.queries(), p.keys()};
+  CallTensors masks;
+  if (const auto keep = keep_of(p, for_backward); keep.defined()) masks.keep = keep.expand(pairs);
+  if (p.bias.defined()) masks.bias = bias_of(p, read, for_backward).expand(pairs);
+  if (p.alibi_slopes.defined()) {
+    const auto slopes = p.alibi_slopes.detach().to(at::kFloat);
+    masks.slopes = unshared(slopes, p.alibi_slopes, for_backward).expand({p.batch(), p.heads()});
+  }
+  if (p.key_lengths.defined())
+    masks.lengths = unshared(p.key_lengths.contiguous(), p.key_lengths, for_backward);
+  if (p.sinks.defined())
+    masks.sinks = unshared(p.sinks.detach().to(at::kFloat).contiguous(), p.sinks, for_backward);
+  return masks;
+}
+
+std::vector<CapturedInput> captured_inputs(const Problem& problem) {
+  std::vector<CapturedInput> inputs;
+  for (const auto* function : {problem.score.function().get(), problem.mask.function().get()}) {
+    if (!function) continue;
+    for (const auto& owner : function->captured()) {
+      if (owner->in_place) continue;
+      const bool known =
+          std::any_of(inputs.begin(), inputs.end(), [&](const auto& input) { return input.owner == owner; });
+      if (known) continue;
+      auto numbers = numbers_of(*owner);
+      // A backward pass cannot save a tensor that was made in inference mode.
+      if (numbers.is_inference() && at::GradMode::is_enabled()) numbers = numbers.clone();
+      inputs.push_back({owner, std::move(numbers)});
+    }
+  }
+  return inputs;
+}
+
+Call call_of(const Problem& p, uint64_t dropout_key) {
+  Call call;
+  static_cast<Places&>(call) = p;
+  call.B = p.batch();
+  call.H = p.heads();
+  call.Hkv = p.kv_heads();
+  call.L = call.rows_of_head = p.queries();
+  call.S = call.keys_of_head = p.keys();
+  call.D = p.head_dim();
+  call.Dv = p.value_dim();
+  call.group = call.H / call.Hkv;
+  call.element = element_of(p.q.scalar_type());
+  call.band = p.band;
+  call.rule.scale = static_cast<float>(p.scale.value_or(1.0 / std::sqrt(static_cast<double>(p.head_dim()))));
+  call.rule.softcap.cap = static_cast<float>(p.softcap.value_or(0.0));
+  call.normalise = p.normalise;
+  if (p.has_dropout()) {
+    call.dropout = true;
+    call.dropout_key = dropout_key;
+    call.threshold = keep_threshold(p.dropout_p);
+    call.survivor_scale = static_cast<float>(survivor_scale(p.dropout_p));
+  }
+  if (p.sequences) {
+    call.sequences = p.sequences->data();
+    call.sequence_count = static_cast<int64_t>(p.sequences->size());
+  }
+  return call;
+}
+
+void point_to(Call& call, CallTensors& tensors) {
+  call.keep = view_of<bool>(tensors.keep);
+  call.bias = view_of_bias(tensors.bias);
+  call.key_lengths = data_of<int64_t>(tensors.lengths);
+  call.slopes = view_of<float>(tensors.slopes);
+  call.sinks = data_of<float>(tensors.sinks);
+  tensors.views.clear();
+  for (const auto& input : tensors.captured) tensors.views.push_back(view_of_captured(input));
+  call.own.captured = tensors.views.data();
+}
+
+Element element_of(at::ScalarType type) {
+  if (type == at::kFloat) return Element::Float32;
+  return type == at::kBFloat16 ? Element::BFloat16 : Element::Float16;
+}
+
+}  // namespace attentive::kernels

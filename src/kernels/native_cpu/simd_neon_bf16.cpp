@@ -1,5 +1,0 @@
-#define ATTENTIVE_SIMD_NAMESPACE neon_bf16
-#define ATTENTIVE_SIMD_WIDTH 4
-#define ATTENTIVE_SIMD_NEON
-#define ATTENTIVE_SIMD_SET __ARM_FEATURE_BF16_VECTOR_ARITHMETIC
-#include "kernels/native_cpu/tables.h"
