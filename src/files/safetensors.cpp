@@ -152,9 +152,9 @@ SafetensorsFile parse_safetensors(const void* data, size_t size) {
   return parse_header("parse_safetensors", {static_cast<const char*>(data), size});
 }
 
-void save_safetensors(const std::filesystem::path& path, const std::map<std::string, at::Tensor>& tensors,
-                      const std::map<std::string, std::string>& metadata) {
-  const auto caller = fmt::format("save_safetensors: {}", path.string());
+void write_safetensors(const std::string& caller, const std::map<std::string, at::Tensor>& tensors,
+                       const std::map<std::string, std::string>& metadata,
+                       const std::function<void(const void*, size_t)>& write) {
   std::vector<const Item*> items;
   for (const auto& item : tensors) {
     check_savable(caller, item);
@@ -166,15 +166,22 @@ void save_safetensors(const std::filesystem::path& path, const std::map<std::str
   });
   const auto text = header_text(caller, items, metadata);
   const uint64_t length = text.size();
+  write(&length, sizeof(length));
+  write(text.data(), text.size());
+  for (const auto* item : items) {
+    // Conjugation and negation may be pending flags; the file needs the resolved values.
+    const auto data = item->second.detach().to(at::kCPU).resolve_conj().resolve_neg().contiguous();
+    write(data.const_data_ptr(), data.nbytes());
+  }
+}
+
+void save_safetensors(const std::filesystem::path& path, const std::map<std::string, at::Tensor>& tensors,
+                      const std::map<std::string, std::string>& metadata) {
+  const auto caller = fmt::format("save_safetensors: {}", path.string());
   try {
     AtomicFile file(path);
-    file.write(&length, sizeof(length));
-    file.write(text.data(), text.size());
-    for (const auto* item : items) {
-      // Conjugation and negation may be pending flags; the file needs the resolved values.
-      const auto data = item->second.detach().to(at::kCPU).resolve_conj().resolve_neg().contiguous();
-      file.write(data.const_data_ptr(), data.nbytes());
-    }
+    write_safetensors(caller, tensors, metadata,
+                      [&](const void* data, size_t size) { file.write(data, size); });
     file.commit();
   } catch (const std::system_error& error) {
     fail_safetensors(caller, error.what());

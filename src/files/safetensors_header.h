@@ -1,12 +1,15 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
 
 namespace attentive {
@@ -36,5 +39,11 @@ int safetensors_rank(at::ScalarType dtype);
 /// Returns the reason why it is refused, or nothing.
 std::optional<std::string> parse_safetensors_header(std::string_view text, uint64_t data_size,
                                                     SafetensorsHeader& header);
+
+/// Hands the bytes of a safetensors file to `write`, in order. Throws SafetensorsError that begins with
+/// `caller`, before the first byte, and what `write` throws.
+void write_safetensors(const std::string& caller, const std::map<std::string, at::Tensor>& tensors,
+                       const std::map<std::string, std::string>& metadata,
+                       const std::function<void(const void*, size_t)>& write);
 
 }  // namespace attentive
