@@ -23,7 +23,6 @@ namespace attentive::distributed {
 namespace {
 
 using c10d_internals::Collectives;
-using Store = c10::intrusive_ptr<c10d::Store>;
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
@@ -97,7 +96,7 @@ class Meeting {
     }
   }
 
-  Store open_store() const {
+  c10::intrusive_ptr<c10d::Store> open_store() const {
     // The prefix distinguishes joins: torchrun's agent serves one store for all its restarts, and a process
     // may join again after it has left.
     const auto prefix = fmt::format("attentive/{}/{}/{}", environment_.restarts,

@@ -1,7 +1,6 @@
 #pragma once
 
-// What this process finds when it starts: the variables of its launcher and the devices of its machine. The devices
-// are an argument, so that every refusal can be tested on any machine.
+// What this process finds when it starts. Devices are arguments, so that any machine can test every refusal.
 
 #include <cstdint>
 #include <string>

@@ -24,7 +24,6 @@ c10::intrusive_ptr<c10d::Backend> nccl_backend(const c10::intrusive_ptr<c10d::St
 #else
 
 #include <cstdlib>
-#include <optional>
 
 #include <c10/util/ScopeExit.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
@@ -64,11 +63,11 @@ c10::intrusive_ptr<c10d::Backend> nccl_backend(const c10::intrusive_ptr<c10d::St
   // fails. This variable, read once for each backend, disables that thread; the waiting thread then detects
   // the failure.
   constexpr const char* kWaiting = "TORCH_NCCL_BLOCKING_WAIT";
-  const char* set = std::getenv(kWaiting);
-  const auto before = set != nullptr ? std::optional<std::string>(set) : std::nullopt;
+  const char* before = std::getenv(kWaiting);
+  const auto restore = c10::make_scope_exit([was = std::string(before ? before : ""), before] {
+    before ? ::setenv(kWaiting, was.c_str(), 1) : ::unsetenv(kWaiting);
+  });
   ::setenv(kWaiting, "1", 1);
-  const auto restore =
-      c10::make_scope_exit([&] { before ? ::setenv(kWaiting, before->c_str(), 1) : ::unsetenv(kWaiting); });
   auto settings = c10d::ProcessGroupNCCL::Options::create();
   settings->timeout = options.timeout;
   // c10d fills these in only for the first backend of a process, but a process may join a group several times.
