@@ -1,6 +1,6 @@
 #pragma once
 
-// What this process finds when it starts. Devices are arguments, so that any machine can test every refusal.
+// The circumstances of this process. Devices are arguments, so that any machine can test every refusal.
 
 #include <cstdint>
 #include <string>

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a group, and its failure above all, does to the process that it runs in.
+// The effects of a group, and of its failure above all, on the process that it runs in.
 
 #include <csignal>
 #include <exception>

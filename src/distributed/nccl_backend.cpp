@@ -70,7 +70,7 @@ c10::intrusive_ptr<c10d::Backend> nccl_backend(const c10::intrusive_ptr<c10d::St
   ::setenv(kWaiting, "1", 1);
   auto settings = c10d::ProcessGroupNCCL::Options::create();
   settings->timeout = options.timeout;
-  // c10d fills these in only for the first backend of a process, but a process may join a group several times.
+  // c10d fills these in only for the first backend of a process, but a process may join several times.
   for (int64_t rank = 0; rank < options.size; ++rank) settings->global_ranks_in_group.push_back(rank);
   auto backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, static_cast<int>(options.rank),
                                                              static_cast<int>(options.size), settings);

@@ -67,11 +67,11 @@ struct GroupOptions {
   /// How long a call waits for the other processes. `join` waits this long in total, for the store and for
   /// the other processes, whatever answers at the address of the store.
   std::chrono::milliseconds timeout = std::chrono::seconds(60);
-  /// How the program ends after a call has failed. With `true`, `exit` and the return from main() flush the streams, run the handlers that were
-  /// registered after the failure, and end the process with its status. Handlers registered earlier and
-  /// destructors of global objects do not run, because threads of the group that still wait for another
-  /// process use what these would destroy. With `false` they do run, and the program must tolerate that. The
-  /// setting of the last `join` holds for the process.
+  /// How the program ends after a call has failed. With `true`, `exit` and the return from main() flush the
+  /// streams, run the handlers that were registered after the failure, and end the process with its status.
+  /// Handlers registered earlier and destructors of global objects do not run, because threads of the group
+  /// that still wait for another process use what these would destroy. With `false` they do run, and the
+  /// program must tolerate that. The setting of the last `join` holds for the process.
   bool exit_at_once = true;
 };
 

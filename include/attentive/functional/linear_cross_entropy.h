@@ -50,8 +50,8 @@ struct LinearCrossEntropyOptions {
 /// CUDA the call waits for the device), label_smoothing outside [0, 1], a z_loss that is negative or not
 /// finite, and a softcap that is not positive; c10::TypeError for dtypes: hidden, weight and bias must have
 /// the same one, except under autocast.
-/// Memory: O(256 · vocabulary) beyond inputs and gradients. For a bfloat16 or float16 weight also its gradient
-/// in float32, and a copy of weight if its dtype differs from the products'.
+/// Memory: O(256 · vocabulary) beyond inputs and gradients. For a weight of a half type also its gradient in
+/// float32, and a copy of weight if its dtype differs from the products'.
 /// Source: Hsu et al. 2024, "Liger Kernel", section 3.2; z_loss: Chowdhery et al. 2022, "PaLM", section 5.
 ///
 ///   auto loss = attentive::linear_cross_entropy(hidden, head->weight, targets, {.ignore_index = 0});
