@@ -12,7 +12,6 @@
 
 #include <attentive/distributed/data_parallel.h>
 #include <attentive/distributed/group.h>
-#include <attentive/distributed/peer_error.h>
 #include <attentive/models/gpt.h>
 #include <attentive/train/adamw.h>
 
@@ -78,7 +77,7 @@ int main(int argc, char** argv) {
     try {
       return run(steps, batch);
     } catch (const std::exception& error) {
-      attentive::report_failure(error);  // quoted by the other processes
+      attentive::report_failure(error);  // shown by torchrun
       throw;
     }
   });

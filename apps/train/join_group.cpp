@@ -5,7 +5,6 @@
 #ifdef ATTENTIVE_DISTRIBUTED
 
 #include <attentive/distributed/group.h>
-#include <attentive/distributed/peer_error.h>
 
 Joined join_group(c10::DeviceType kind, std::chrono::seconds timeout) {
   auto group = attentive::Group::join({.device = kind, .timeout = timeout});

@@ -31,21 +31,56 @@ namespace {
 
 using namespace attentive;
 
-constexpr int kMostLossScale = 1 << 24;
-
 CLI::Validator loss_scale() {
-  return CLI::Validator(
-      [](std::string& text) {
-        const bool fits = text == "dynamic" || text == "off" ||
-                          apps::number(0, kMostLossScale, apps::Ends::WithoutLeast)(text).empty();
-        return fits ? std::string()
-                    : fmt::format("expected dynamic, off or a number above 0, at most {}, got {}",
-                                  kMostLossScale, text);
-      },
-      "dynamic, off or a number");
+  static constexpr int kMost = 1 << 24;
+  const auto check = [](std::string& text) {
+    const bool fits =
+        text == "dynamic" || text == "off" || apps::number(0, kMost, apps::Ends::WithoutLeast)(text).empty();
+    return fits ? ""
+                : fmt::format("expected dynamic, off or a number above 0, at most {}, got {}", kMost, text);
+  };
+  return {check, "dynamic, off or a number"};
 }
 
+// Adds flags of one group of the help text. A target is a variable, or what a flag does to TrainerOptions: a
+// member that it sets, or a function that reads its text.
+struct Flags {
+  CLI::App& app;
+  Settings& settings;
+  const char* group;
+
+  template <class Value>
+  CLI::Option* operator()(const char* flag, Value& target, const CLI::Validator& check,
+                          const char* text = "") const {
+    return app.add_option(flag, target, text)->check(check)->group(group);
+  }
+  template <class Value>
+  CLI::Option* operator()(const char* flag, Value TrainerOptions::*member, const CLI::Validator& check,
+                          const char* text = "") const {
+    return add<Value>(
+        flag, [member](auto& options, const Value& value) { options.*member = value; }, check, text);
+  }
+  CLI::Option* operator()(const char* flag, void (*read)(TrainerOptions&, const std::string&),
+                          const CLI::Validator& check, const char* text = "") const {
+    return add<std::string>(flag, read, check, text);
+  }
+
+ private:
+  template <class Value, class Set>
+  CLI::Option* add(const char* flag, Set set, const CLI::Validator& check, const char* text) const {
+    const auto given = [&sets = settings.training, set](const Value& value) {
+      sets.emplace_back([set, value](TrainerOptions& options) { set(options, value); });
+    };
+    return app.add_option_function<Value>(flag, given, text)->check(check)->group(group);
+  }
+};
+
 void declare(CLI::App& app, Settings& s) {
+  using apps::number, apps::whole_number, apps::Ends;
+  using Options = TrainerOptions;
+  const auto from_0 = whole_number(0, apps::kMostSteps), from_1 = whole_number(1, apps::kMostSteps),
+             rows = whole_number(1, apps::kMostRows), rate = number(0, apps::kHighestRate),
+             share = number(0, 1), below_1 = number(0, 1, Ends::WithoutMost);
   std::string names;
   for (const auto& [name, what] : presets()) names += fmt::format("\n{:20}{}", name, what);
   app.set_config("--config", "", "Read settings from this INI or TOML file; flags win over it");
@@ -60,134 +95,79 @@ void declare(CLI::App& app, Settings& s) {
   app.add_option("--init-from", s.init_from,
                  "Fine-tune the model of a folder, with its tokenizer: one that Python wrote (" +
                      known_families({GPTImpl::kName, LlamaImpl::kName}) + "), or a run of this program");
-  app.add_option("--preset", s.preset, "Start from [shakespeare-small]:" + names)
-      ->check(CLI::IsMember(presets()));
+  const Flags top{app, s, app.get_option("--config")->get_group().c_str()};
+  top("--preset", s.preset, CLI::IsMember(presets()), ("Start from [shakespeare-small]:" + names).c_str());
   apps::add_device(app, s.device, "Where to compute; cuda under torchrun: each process on a GPU of its own");
   apps::add_threads(app, s.threads);
-  app.add_option("--timeout", s.timeout, "Seconds that one process waits for another before the run ends")
-      ->check(apps::whole_number(1, int64_t{24} * 3600))
+  top("--timeout", s.timeout, whole_number(1, int64_t{24} * 3600),
+      "Seconds that one process waits for another before the run ends")
       ->capture_default_str();
-  app.add_option("--seed", s.seed, "Seed of initial weights, batches and dropout [1337]")
-      ->check(apps::seed_number());
-  app.add_option("--tokenizer", s.tokenizer, "char, or bpe: byte pairs learned from the text [char]")
-      ->check(CLI::IsMember({"char", "bpe"}));
-  app.add_option("--vocab", s.vocab, "Tokens of bpe, at least 256 [512]")
-      ->check(apps::whole_number(256, 1'000'000));
+  top("--seed", &Options::seed, apps::seed_number(), "Seed of initial weights, batches and dropout [1337]");
+  top("--tokenizer", s.tokenizer, CLI::IsMember({"char", "bpe"}),
+      "char, or bpe: byte pairs learned from the text [char]");
+  top("--vocab", s.vocab, whole_number(256, 1'000'000), "Tokens of bpe, at least 256 [512]");
 
-  app.add_option("--layers", s.layers)->check(apps::whole_number(1, apps::kMostLayers))->group("Model");
-  app.add_option("--heads", s.heads)->check(apps::whole_number(1, apps::kMostHeads))->group("Model");
-  app.add_option("--kv-heads", s.kv_heads, "Grouped queries; 0: --heads")
-      ->check(apps::whole_number(0, apps::kMostHeads))
-      ->group("Model");
-  app.add_option("--width", s.width, "Features of a token")
-      ->check(apps::whole_number(1, apps::kMostWidth))
-      ->group("Model");
-  app.add_option("--block", s.block, "Tokens of context")
-      ->check(apps::whole_number(1, apps::kMostContext))
-      ->group("Model");
-  app.add_option("--window", s.window, "Tokens that a token sees; 0: all before it")
-      ->check(apps::whole_number(0, apps::kMostContext))
-      ->group("Model");
-  app.add_option("--dropout", s.dropout)->check(apps::number(0, 1))->group("Model");
-  app.add_option("--positions", s.positions)->check(CLI::IsMember({"learned", "rotary"}))->group("Model");
-  app.add_option("--bias", s.bias, "Biases in projections and norms, true or false")
-      ->check(apps::true_or_false())
-      ->group("Model");
-  app.add_option("--tied", s.tied, "Whether the head shares the embedding's weight")
-      ->check(apps::true_or_false())
-      ->group("Model");
+  const Flags model{app, s, "Model"};
+  model("--layers", s.model.layers, whole_number(1, apps::kMostLayers));
+  model("--heads", s.model.heads, whole_number(1, apps::kMostHeads));
+  model("--kv-heads", s.model.kv_heads, whole_number(0, apps::kMostHeads), "Grouped queries; 0: --heads");
+  model("--width", s.model.width, whole_number(1, apps::kMostWidth), "Features of a token");
+  model("--block", s.block, whole_number(1, apps::kMostContext), "Tokens of context");
+  model("--window", s.model.window, whole_number(0, apps::kMostContext),
+        "Tokens that a token sees; 0: all before it");
+  model("--dropout", s.model.dropout, share);
+  model("--positions", s.model.positions, CLI::IsMember({"learned", "rotary"}));
+  model("--bias", s.model.bias, apps::true_or_false(), "Biases in projections and norms, true or false");
+  model("--tied", s.model.tied, apps::true_or_false(), "Whether the head shares the embedding's weight");
 
-  app.add_option("--steps", s.steps, "Updates in all")
-      ->check(apps::whole_number(1, apps::kMostSteps))
-      ->group("Training");
-  app.add_option("--batch", s.batch, "Rows a forward pass, of all processes together")
-      ->check(apps::whole_number(1, apps::kMostRows))
-      ->group("Training");
-  app.add_option("--accumulate", s.accumulate, "Forward passes an update, of all processes together")
-      ->check(apps::whole_number(1, apps::kMostRows))
-      ->group("Training");
-  app.add_option("--lr", s.lr, "Highest learning rate")
-      ->check(apps::number(0, apps::kHighestRate))
-      ->group("Training");
-  app.add_option("--min-lr", s.min_lr, "Last learning rate")
-      ->check(apps::number(0, apps::kHighestRate))
-      ->group("Training");
-  app.add_option("--warmup", s.warmup, "Updates until --lr is reached")
-      ->check(apps::whole_number(0, apps::kMostSteps))
-      ->group("Training");
-  app.add_option("--decay-steps", s.decay_steps, "Update at which --min-lr is reached; 0: --steps")
-      ->check(apps::whole_number(0, apps::kMostSteps))
-      ->group("Training");
-  app.add_option("--beta1", s.beta1)->check(apps::number(0, 1, apps::Ends::WithoutMost))->group("Training");
-  app.add_option("--beta2", s.beta2)->check(apps::number(0, 1, apps::Ends::WithoutMost))->group("Training");
-  app.add_option("--weight-decay", s.weight_decay, "Weight decay of matrices")
-      ->check(apps::number(0, apps::kHighestRate))
-      ->group("Training");
-  app.add_option("--clip", s.clip, "Largest norm of the gradients; 0: no limit")
-      ->check(apps::number(0, 1e30))
-      ->group("Training");
-  app.add_option("--autocast", s.autocast, "Precision of the forward pass")
-      ->check(CLI::IsMember({"none", "bfloat16", "float16"}))
-      ->group("Training");
-  app.add_option(
-         "--loss-scale", s.loss_scale,
-         "dynamic, off, or a fixed factor of the loss [dynamic with --autocast float16, otherwise off]")
-      ->check(loss_scale())
-      ->group("Training");
-  // A function, because a flag bound to an optional would be set to false if it is absent.
-  app.add_flag_function(
-         "--shard-optimizer", [&](int64_t count) { s.shard_optimizer = count > 0; },
-         "Each process keeps the moments of its share of the parameters alone")
-      ->group("Training");
-  auto* rank = app.add_option("--lora-rank", s.lora_rank,
-                              "Train only adapters of this rank (LoRA) beside the weights of --init-from")
-                   ->check(apps::whole_number(1, apps::kMostWidth))
-                   ->group("Training");
-  app.add_option("--lora-alpha", s.lora_alpha, "Adapters count alpha / rank times [8]")
-      ->check(apps::number(0, 1e30, apps::Ends::WithoutLeast))
-      ->needs(rank)
-      ->group("Training");
-  app.add_option("--lora-dropout", s.lora_dropout, "Dropout of the adapters' input [0]")
-      ->check(apps::number(0, 1))
-      ->needs(rank)
-      ->group("Training");
-  app.add_option("--lora-targets", s.lora_targets,
-                 "Layers to adapt, as Python names them: q_proj,v_proj, or all-linear [those of peft]")
+  const Flags training{app, s, "Training"};
+  training("--steps", &Options::steps, from_1, "Updates in all");
+  training("--batch", &Options::batch, rows, "Rows a forward pass, of all processes together");
+  training("--accumulate", &Options::accumulate, rows, "Forward passes an update, of all processes together");
+  training("--lr", &Options::learning_rate, rate, "Highest learning rate");
+  training("--min-lr", &Options::min_learning_rate, rate, "Last learning rate");
+  training("--warmup", &Options::warmup, from_0, "Updates until --lr is reached");
+  training("--decay-steps", &Options::decay_steps, from_0, "Update at which --min-lr is reached; 0: --steps");
+  training("--beta1", &Options::beta1, below_1);
+  training("--beta2", &Options::beta2, below_1);
+  training("--weight-decay", &Options::weight_decay, rate, "Weight decay of matrices");
+  training("--clip", &Options::clip, number(0, 1e30), "Largest norm of the gradients; 0: no limit");
+  training("--autocast", set_autocast, CLI::IsMember({"none", "bfloat16", "float16"}),
+           "Precision of the forward pass");
+  training("--loss-scale", set_loss_scale, loss_scale(),
+           "dynamic, off, or a fixed factor of the loss [dynamic with --autocast float16, otherwise off]");
+  const auto shard = [&s](int64_t count) {
+    s.training.emplace_back([count](Options& options) { options.shard_optimizer = count > 0; });
+  };
+  app.add_flag_function("--shard-optimizer", shard,
+                        "Each process keeps the moments of its share of the parameters alone")
+      ->group(training.group);
+  auto* rank = training("--lora-rank", s.lora_rank, whole_number(1, apps::kMostWidth),
+                        "Train only adapters of this rank (LoRA) beside the weights of --init-from");
+  training("--lora-alpha", s.lora_alpha, number(0, 1e30, Ends::WithoutLeast),
+           "Adapters count alpha / rank times [8]")
+      ->needs(rank);
+  training("--lora-dropout", s.lora_dropout, share, "Dropout of the adapters' input [0]")->needs(rank);
+  training("--lora-targets", s.lora_targets, {},
+           "Layers to adapt, as Python names them: q_proj,v_proj, or all-linear [those of peft]")
       ->delimiter(',')
-      ->needs(rank)
-      ->group("Training");
+      ->needs(rank);
   app.add_flag("--checkpoint-blocks", s.checkpoint_blocks,
                "Keep only each block's input for the backward pass, which computes the block again")
-      ->group("Training");
+      ->group(training.group);
 
-  app.add_option("--evaluate-every", s.evaluate_every, "Updates; 0: at the end")
-      ->check(apps::whole_number(0, apps::kMostSteps))
-      ->group("Output");
-  app.add_option("--save-every", s.save_every, "Updates; 0: at the end")
-      ->check(apps::whole_number(0, apps::kMostSteps))
-      ->group("Output");
-  app.add_option("--keep", s.keep, "Checkpoints that stay; 0: all")
-      ->check(apps::whole_number(0, apps::kMostSteps))
-      ->group("Output");
-  app.add_option("--log-every", s.log_every, "Updates between two rows of the log")
-      ->check(apps::whole_number(1, apps::kMostSteps))
-      ->group("Output");
-  auto* every = app.add_option("--sample-every", s.sample_every,
-                               "Updates between two texts in samples.txt and on the screen; 0: none")
-                    ->check(apps::whole_number(0, apps::kMostSteps))
-                    ->group("Output");
-  app.add_option("--sample-prompt", s.sample_prompt,
-                 "The text that samples continue [the first word of --text]")
-      ->needs(every)
-      ->group("Output");
-  app.add_option("--sample-tokens", s.sample_tokens, "New tokens of each [100]")
-      ->check(apps::whole_number(1, apps::kMostTokens))
-      ->needs(every)
-      ->group("Output");
-  app.add_option("--log-format", s.log_format)
-      ->check(CLI::IsMember({"csv", "jsonl"}))
-      ->capture_default_str()
-      ->group("Output");
+  const Flags output{app, s, "Output"};
+  output("--evaluate-every", &Options::evaluate_every, from_0, "Updates; 0: at the end");
+  output("--save-every", &Options::save_every, from_0, "Updates; 0: at the end");
+  output("--keep", &Options::keep, from_0, "Checkpoints that stay; 0: all");
+  output("--log-every", &Options::log_every, from_1, "Updates between two rows of the log");
+  auto* every = output("--sample-every", s.sample_every, from_0,
+                       "Updates between two texts in samples.txt and on the screen; 0: none");
+  output("--sample-prompt", s.sample_prompt, {}, "The text that samples continue [the first word of --text]")
+      ->needs(every);
+  output("--sample-tokens", s.sample_tokens, whole_number(1, apps::kMostTokens), "New tokens of each [100]")
+      ->needs(every);
+  output("--log-format", s.log_format, CLI::IsMember({"csv", "jsonl"}))->capture_default_str();
 }
 
 int64_t count_parameters(const torch::nn::Module& model) {

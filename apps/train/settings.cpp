@@ -1,6 +1,7 @@
 #include "settings.h"
 
 #include <algorithm>
+#include <type_traits>
 #include <unistd.h>
 
 #include <c10/util/Exception.h>
@@ -14,91 +15,48 @@ void take(T& target, const std::optional<U>& given) {
 }
 
 void apply(attentive::TrainerOptions& trainer, const Settings& s) {
-  take(trainer.steps, s.steps);
   take(trainer.block, s.block);
-  take(trainer.batch, s.batch);
-  take(trainer.accumulate, s.accumulate);
-  take(trainer.warmup, s.warmup);
-  take(trainer.decay_steps, s.decay_steps);
-  take(trainer.learning_rate, s.lr);
-  take(trainer.min_learning_rate, s.min_lr);
-  take(trainer.beta1, s.beta1);
-  take(trainer.beta2, s.beta2);
-  take(trainer.weight_decay, s.weight_decay);
-  take(trainer.clip, s.clip);
-  take(trainer.seed, s.seed);
-  take(trainer.evaluate_every, s.evaluate_every);
-  take(trainer.save_every, s.save_every);
-  take(trainer.keep, s.keep);
-  take(trainer.log_every, s.log_every);
-  take(trainer.shard_optimizer, s.shard_optimizer);
-  if (s.autocast) {
-    trainer.autocast = *s.autocast == "none"
-                           ? std::nullopt
-                           : std::optional(*s.autocast == "float16" ? at::kHalf : at::kBFloat16);
-  }
-  if (s.loss_scale) {
-    using attentive::LossScalingMode;
-    auto& scaling = trainer.loss_scaling;
-    scaling.mode = *s.loss_scale == "off"       ? LossScalingMode::Off
-                   : *s.loss_scale == "dynamic" ? LossScalingMode::Dynamic
-                                                : LossScalingMode::Fixed;
-    if (scaling.mode == LossScalingMode::Fixed) scaling.initial = std::stod(*s.loss_scale);
+  for (const auto& set : s.training) set(trainer);
+}
+
+void apply(attentive::GPTOptions& model, const ModelFlags& given) {
+  take(model.num_layers(), given.layers);
+  take(model.num_heads(), given.heads);
+  take(model.num_kv_heads(), given.kv_heads);
+  take(model.emb_dim(), given.width);
+  take(model.window(), given.window);
+  take(model.dropout(), given.dropout);
+  take(model.tied(), given.tied);
+  if (given.bias) model.bias(*given.bias).qkv_bias(*given.bias);
+  if (given.positions) {
+    model.positions(*given.positions == "rotary" ? attentive::GPTPositions::Rotary
+                                                 : attentive::GPTPositions::Learned);
   }
 }
 
-void apply(attentive::GPTOptions& model, const Settings& s) {
-  take(model.num_layers(), s.layers);
-  take(model.num_heads(), s.heads);
-  take(model.num_kv_heads(), s.kv_heads);
-  take(model.emb_dim(), s.width);
-  take(model.context_length(), s.block);
-  take(model.window(), s.window);
-  take(model.dropout(), s.dropout);
-  take(model.tied(), s.tied);
-  if (s.bias) model.bias(*s.bias).qkv_bias(*s.bias);
-  if (s.positions) {
-    model.positions(*s.positions == "rotary" ? attentive::GPTPositions::Rotary
-                                             : attentive::GPTPositions::Learned);
+template <class Options>
+ModelFlags flags_of(const Options& model) {
+  ModelFlags flags{.layers = model.num_layers(),
+                   .heads = model.num_heads(),
+                   .kv_heads = model.num_kv_heads() > 0 ? model.num_kv_heads() : model.num_heads(),
+                   .width = model.emb_dim(),
+                   .dropout = model.dropout(),
+                   .positions = "rotary",
+                   .tied = model.tied()};
+  bool same_bias = false;
+  if constexpr (std::is_same_v<Options, attentive::GPTOptions>) {
+    flags.window = model.window();
+    flags.positions = to_string(model.positions());
+    same_bias = model.bias() == model.qkv_bias();
+  } else {
+    auto windows = model.windows();
+    windows.resize(static_cast<size_t>(model.num_layers()));
+    const auto is_first = [&](int64_t window) { return window == windows[0]; };
+    if (std::ranges::all_of(windows, is_first)) flags.window = windows[0];
+    same_bias = model.qkv_bias() == model.out_bias() && model.out_bias() == model.ff_bias();
   }
-}
-
-// The model options that flags set; nothing where a model has no single value.
-struct Traits {
-  int64_t layers, heads, kv_heads, width;
-  std::optional<int64_t> window;
-  double dropout;
-  std::string positions;
-  std::optional<bool> bias;
-  bool tied;
-};
-
-Traits traits_of(const attentive::GPTOptions& model) {
-  return {.layers = model.num_layers(),
-          .heads = model.num_heads(),
-          .kv_heads = model.num_kv_heads() > 0 ? model.num_kv_heads() : model.num_heads(),
-          .width = model.emb_dim(),
-          .window = model.window(),
-          .dropout = model.dropout(),
-          .positions = std::string(to_string(model.positions())),
-          .bias = model.bias() == model.qkv_bias() ? std::optional(model.bias()) : std::nullopt,
-          .tied = model.tied()};
-}
-
-Traits traits_of(const attentive::LlamaOptions& model) {
-  auto windows = model.windows();
-  windows.resize(static_cast<size_t>(model.num_layers()));
-  const bool same_window = std::ranges::all_of(windows, [&](int64_t window) { return window == windows[0]; });
-  const bool same_bias = model.qkv_bias() == model.out_bias() && model.out_bias() == model.ff_bias();
-  return {.layers = model.num_layers(),
-          .heads = model.num_heads(),
-          .kv_heads = model.num_kv_heads() > 0 ? model.num_kv_heads() : model.num_heads(),
-          .width = model.emb_dim(),
-          .window = same_window ? std::optional(windows[0]) : std::nullopt,
-          .dropout = model.dropout(),
-          .positions = "rotary",
-          .bias = same_bias ? std::optional(model.qkv_bias()) : std::nullopt,
-          .tied = model.tied()};
+  if (same_bias) flags.bias = model.qkv_bias();
+  return flags;
 }
 
 attentive::TrainerOptions checked(attentive::TrainerOptions trainer) {
@@ -130,6 +88,20 @@ void check_memory(const attentive::GPTOptions& model, int64_t batch) {
 
 }  // namespace
 
+void set_autocast(attentive::TrainerOptions& trainer, const std::string& text) {
+  trainer.autocast =
+      text == "none" ? std::nullopt : std::optional(text == "float16" ? at::kHalf : at::kBFloat16);
+}
+
+void set_loss_scale(attentive::TrainerOptions& trainer, const std::string& text) {
+  using attentive::LossScalingMode;
+  auto& scaling = trainer.loss_scaling;
+  scaling.mode = text == "off"       ? LossScalingMode::Off
+                 : text == "dynamic" ? LossScalingMode::Dynamic
+                                     : LossScalingMode::Fixed;
+  if (scaling.mode == LossScalingMode::Fixed) scaling.initial = std::stod(text);
+}
+
 std::map<std::string, std::string> presets() {
   return {
       {"shakespeare-small", "4 layers, 4 heads, width 128, block 64, batch 12, 2,000 steps, no dropout"},
@@ -156,7 +128,8 @@ Plan plan_of(const Settings& s) {
                       preset);
   }
   plan.model.bias(false).tied(true).init(attentive::GPTInit::Gpt2);
-  apply(plan.model, s);
+  apply(plan.model, s.model);
+  take(plan.model.context_length(), s.block);
   apply(trainer, s);
   take(plan.tokenizer, s.tokenizer);
   take(plan.vocab, s.vocab);
@@ -205,26 +178,24 @@ attentive::TrainerOptions resumed(attentive::TrainerOptions options, const Setti
 
 void check_same_model(const attentive::AnyLanguageModel& model, const Settings& settings,
                       const std::string& source) {
-  const auto has = model.visit([](const auto& holder) { return traits_of(holder->options); });
-  const auto same = [&](const char* name, const auto& was, const auto& given) {
-    TORCH_CHECK_VALUE(!given || was == *given, "expected ", name, ' ', fmt::format("{}", was), " as in ",
-                      source, ", got ", fmt::format("{}", given.value_or(was)));
+  const auto has = model.visit([](const auto& holder) { return flags_of(holder->options); });
+  auto given = settings.model;
+  if (given.kv_heads == 0) given.kv_heads = has.heads;
+  const auto same = [&](const char* name, auto member) {
+    const auto &was = has.*member, &now = given.*member;
+    TORCH_CHECK_VALUE(!now || was, "expected no ", name, ": ", source, " has no single value of it");
+    TORCH_CHECK_VALUE(!now || was == now, "expected ", name, ' ', fmt::format("{}", *was), " as in ", source,
+                      ", got ", fmt::format("{}", *now));
   };
-  const auto same_or_none = [&](const char* name, const auto& was, const auto& given) {
-    TORCH_CHECK_VALUE(!given || was, "expected no ", name, ": ", source, " has no single value of it");
-    if (was) same(name, *was, given);
-  };
-  auto kv_heads = settings.kv_heads;
-  if (kv_heads == 0) kv_heads = has.heads;
-  same("--layers", has.layers, settings.layers);
-  same("--heads", has.heads, settings.heads);
-  same("--kv-heads", has.kv_heads, kv_heads);
-  same("--width", has.width, settings.width);
-  same_or_none("--window", has.window, settings.window);
-  same("--dropout", has.dropout, settings.dropout);
-  same("--positions", has.positions, settings.positions);
-  same_or_none("--bias", has.bias, settings.bias);
-  same("--tied", has.tied, settings.tied);
+  same("--layers", &ModelFlags::layers);
+  same("--heads", &ModelFlags::heads);
+  same("--kv-heads", &ModelFlags::kv_heads);
+  same("--width", &ModelFlags::width);
+  same("--window", &ModelFlags::window);
+  same("--dropout", &ModelFlags::dropout);
+  same("--positions", &ModelFlags::positions);
+  same("--bias", &ModelFlags::bias);
+  same("--tied", &ModelFlags::tied);
   TORCH_CHECK_VALUE(!settings.tokenizer && !settings.vocab, "expected no --tokenizer or --vocab: ", source,
                     " has its tokenizer");
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -8,6 +9,14 @@
 #include <attentive/models/any_language_model.h>
 #include <attentive/models/lora.h>
 #include <attentive/train/trainer.h>
+
+// The flags of a model: those that were given, or the values that a model has, where it has a single one.
+struct ModelFlags {
+  std::optional<int64_t> layers = {}, heads = {}, kv_heads = {}, width = {}, window = {};
+  std::optional<double> dropout = {};
+  std::optional<std::string> positions = {};
+  std::optional<bool> bias = {}, tied = {};
+};
 
 // The command line of attentive-train. A setting that was not given comes from the preset, or from the
 // checkpoint of a resumed run.
@@ -21,20 +30,12 @@ struct Settings {
   std::string device = "auto";
   std::optional<std::string> tokenizer;
   std::optional<int64_t> vocab;
-  std::optional<int64_t> layers, heads, kv_heads, width, block, window;
-  std::optional<double> dropout;
+  ModelFlags model;
+  std::optional<int64_t> block;
   std::optional<int64_t> lora_rank;  // not set: train all weights
   std::optional<double> lora_alpha, lora_dropout;
-  std::vector<std::string> lora_targets;  // empty: those of peft
-  std::optional<std::string> positions;
-  std::optional<bool> bias, tied;
-  std::optional<int64_t> steps, batch, accumulate, warmup, decay_steps;
-  std::optional<double> lr, min_lr, beta1, beta2, weight_decay, clip;
-  std::optional<uint64_t> seed;
-  std::optional<std::string> autocast;
-  std::optional<std::string> loss_scale;  // dynamic, off, or a number
-  std::optional<int64_t> evaluate_every, save_every, keep, log_every;
-  std::optional<bool> shard_optimizer;
+  std::vector<std::string> lora_targets;                                  // empty: those of peft
+  std::vector<std::function<void(attentive::TrainerOptions&)>> training;  // each sets what a flag has given
   bool checkpoint_blocks = false;
   int64_t sample_every = 0;
   std::optional<std::string> sample_prompt;
@@ -51,6 +52,10 @@ struct Plan {
   std::string tokenizer = "char";
   int64_t vocab = 512;
 };
+
+// Sets the precision of --autocast, and dynamic, off or a number of --loss-scale.
+void set_autocast(attentive::TrainerOptions& trainer, const std::string& text);
+void set_loss_scale(attentive::TrainerOptions& trainer, const std::string& text);
 
 // The names and descriptions of the presets, for the help text.
 std::map<std::string, std::string> presets();

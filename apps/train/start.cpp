@@ -50,7 +50,8 @@ Start from_nothing(const Settings& settings, std::string_view text) {
 
 Start from_folder(const Settings& settings) {
   const auto& folder = settings.init_from;
-  auto language = apps::load_language(folder, at::kCPU, {.dtype = at::kFloat, .dropout = settings.dropout});
+  auto language =
+      apps::load_language(folder, at::kCPU, {.dtype = at::kFloat, .dropout = settings.model.dropout});
   TORCH_CHECK_VALUE(language.tokenizer, "no tokenizer for --text: ", language.why_no_tokenizer);
   check_same_model(language.model, settings, folder);
   const auto trainer = finetuning(language.model, settings);

@@ -6,4 +6,3 @@
 #include <attentive/distributed/context_attention.h>
 #include <attentive/distributed/data_parallel.h>
 #include <attentive/distributed/group.h>
-#include <attentive/distributed/peer_error.h>

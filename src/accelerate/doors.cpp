@@ -211,7 +211,7 @@ Tensor sdpa(const Tensor& q, const Tensor& k, const Tensor& v, const OptionalTen
   const SdpaCall call{q, k, v, mask, dropout_p, causal, scale, enable_gqa};
   const auto decision = decide_sdpa(call);
   if (!decision.problem) {
-    const LeavingCall leaving(decision.reason);
+    const LeavingCall leave(decision.reason);
     return at::native::scaled_dot_product_attention(q, k, v, mask, dropout_p, causal, scale, enable_gqa);
   }
   count_taken();

@@ -1,138 +1,72 @@
 #include "distributed/c10d_internals.h"
 
+#include <thread>
+
 #include <ATen/ops/empty_like.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "distributed/c10d_backends.h"
-#include "distributed/gloo_backend.h"
-#include "distributed/nccl_backend.h"
-#include "distributed/store_client.h"
 
 namespace attentive::c10d_internals {
-namespace {
-
-using distributed::StoreClient;
-using std::chrono::milliseconds;
-
-std::vector<uint8_t> bytes_of(const std::string& text) {
-  return {text.begin(), text.end()};
-}
-
-std::string text_of(const std::vector<uint8_t>& bytes) {
-  return {bytes.begin(), bytes.end()};
-}
-
-milliseconds until(distributed::Deadline end) {
-  return std::chrono::ceil<milliseconds>(end - std::chrono::steady_clock::now());
-}
-
-// Gives the backends access to the store, through which their processes find each other.
-class ClientStore final : public c10d::Store {
- public:
-  ClientStore(std::shared_ptr<StoreClient> client, milliseconds timeout)
-      : Store(timeout), client_(std::move(client)) {}
-
-  c10::intrusive_ptr<Store> clone() override {
-    auto client = std::make_shared<StoreClient>(client_->host(), client_->port(),
-                                                std::chrono::steady_clock::now() + timeout_);
-    client->set_limit(timeout_);
-    return c10::make_intrusive<ClientStore>(std::move(client), timeout_);
-  }
-  void set(const std::string& key, const std::vector<uint8_t>& value) override {
-    client_->set(key, text_of(value));
-  }
-  std::vector<uint8_t> compareSet(const std::string& key, const std::vector<uint8_t>& expected,
-                                  const std::vector<uint8_t>& value) override {
-    return bytes_of(client_->compare_set(key, text_of(expected), text_of(value)));
-  }
-  std::vector<uint8_t> get(const std::string& key) override {
-    wait({key});
-    return bytes_of(client_->get(key));
-  }
-  int64_t add(const std::string& key, int64_t value) override { return client_->add(key, value); }
-  bool deleteKey(const std::string& key) override { return client_->remove(key); }
-  bool check(const std::vector<std::string>& keys) override { return client_->check(keys); }
-  int64_t getNumKeys() override { return client_->size(); }
-  void wait(const std::vector<std::string>& keys) override { wait(keys, timeout_); }
-  void wait(const std::vector<std::string>& keys, const milliseconds& timeout) override {
-    TORCH_CHECK_WITH(DistStoreError, client_->wait(keys, timeout), "timed out after ", timeout.count(),
-                     " ms: another process has not come");
-  }
-
- private:
-  std::shared_ptr<StoreClient> client_;
-};
-
-// The serving process connects to its own store by c10d's client: that connection goes to this machine,
-// whatever MASTER_ADDR resolves to.
-c10::intrusive_ptr<c10d::Store> served_at(uint16_t port, distributed::Deadline end) {
+c10::intrusive_ptr<c10d::Store> open_store(const std::string& host, uint16_t port, const std::string& prefix,
+                                           bool serves, std::chrono::milliseconds timeout) {
   c10d::TCPStoreOptions options;
   options.port = port;
-  options.isServer = true;
+  options.isServer = serves;
   options.waitWorkers = false;
-  options.timeout = until(end);
-  return c10::make_intrusive<c10d::TCPStore>("localhost", options);
+  options.timeout = timeout;
+  return c10::make_intrusive<c10d::PrefixStore>(prefix, c10::make_intrusive<c10d::TCPStore>(host, options));
 }
 
-}  // namespace
-
-struct KeyStore::Store {
-  c10::intrusive_ptr<c10d::Store> served;  // destroyed last
-  std::shared_ptr<StoreClient> client;
-  std::string prefix;
-};
-
-KeyStore::KeyStore(const StoreAddress& address, bool serves, distributed::Deadline end)
-    : store_(std::make_shared<Store>()) {
-  if (serves) store_->served = served_at(address.port, end);
-  store_->client = std::make_shared<StoreClient>(address.host, address.port, end);
-  store_->prefix = address.prefix;
+// NCCL's own wait() either returns at once and only makes later work on the device wait, or it blocks. When
+// it blocks, it aborts NCCL after a failure, which may never return. So this thread polls instead.
+void wait_for_device(c10d::Work& work, const Collectives::Options& options) {
+  constexpr int64_t kBusyLooks = 2000;  // most calls finish sooner than a sleep would
+  constexpr std::chrono::microseconds kPause{50};
+  const auto end = std::chrono::steady_clock::now() + options.timeout;
+  for (int64_t looks = 0; !work.isCompleted(); ++looks) {
+    TORCH_CHECK(std::chrono::steady_clock::now() < end, "timed out after ", options.timeout.count(),
+                " ms on ", options.device);
+    if (looks >= kBusyLooks) std::this_thread::sleep_for(kPause);
+  }
+  if (const auto error = work.exception()) std::rethrow_exception(error);
+  work.synchronize();  // releases the memory that c10d has kept for the call
 }
 
-void KeyStore::set_limit(milliseconds limit) {
-  store_->client->set_limit(limit);
+Backends::~Backends() {
+  if (!nccl) return;
+  try {
+    nccl->shutdown();  // otherwise the destructor of a backend would abort what the device still sends
+  } catch (const std::exception&) {
+    static_cast<void>(nccl.release());  // this process ends in any case; nothing is destroyed
+  }
 }
 
-void KeyStore::set(const std::string& key, const std::string& value) {
-  store_->client->set(store_->prefix + key, value);
+void Backends::wait(c10d::Work& work, const at::Tensor& tensor) const {
+  communicate([&] {
+    if (tensor.is_cuda()) {
+      wait_for_device(work, options);
+    } else {
+      work.wait();
+    }
+  });
 }
 
-std::optional<std::string> KeyStore::find(const std::string& key) {
-  const auto name = store_->prefix + key;
-  if (!store_->client->check({name})) return std::nullopt;
-  return store_->client->get(name);
-}
-
-std::string KeyStore::set_first(const std::string& key, const std::string& value) {
-  return store_->client->compare_set(store_->prefix + key, "", value);
-}
-
-int64_t KeyStore::count(const std::string& key) {
-  return store_->client->add(store_->prefix + key, 1);
-}
-
-bool KeyStore::wait(const std::string& key, milliseconds timeout) {
-  return store_->client->wait({store_->prefix + key}, timeout);
-}
-
-std::unique_ptr<Collectives> Collectives::connect(KeyStore& store, Options options) {
+std::unique_ptr<Collectives> Collectives::connect(const c10::intrusive_ptr<c10d::Store>& store,
+                                                  Options options) {
   using Type = c10d::ProcessGroup::BackendType;
   const auto rank = static_cast<int>(options.rank), size = static_cast<int>(options.size);
   auto made = std::make_unique<Collectives>();
   made->backends_ = std::make_shared<Backends>();
   auto& backends = *made->backends_;
-  const auto all_keys = c10::make_intrusive<ClientStore>(store.store_->client, options.timeout);
-  const auto keys_of = [&](const char* backend) {
-    return c10::make_intrusive<c10d::PrefixStore>(store.store_->prefix + backend, all_keys);
-  };
-  const auto keys = keys_of("gloo");
-  backends.gloo = gloo_backend(keys, rank, size, options.timeout);
-  backends.process_group = c10::make_intrusive<c10d::ProcessGroup>(keys, rank, size);
+  backends.store = store;
+  backends.gloo = gloo_backend(store, rank, size, options.timeout);
+  backends.process_group = c10::make_intrusive<c10d::ProcessGroup>(store, rank, size);
   backends.process_group->setDefaultBackend(Type::GLOO);
   backends.process_group->setBackend(c10::DeviceType::CPU, Type::GLOO, backends.gloo);
   if (options.device.is_cuda()) {
-    backends.nccl = nccl()->connect(keys_of("nccl"), options);
+    backends.nccl = nccl_backend(c10::make_intrusive<c10d::PrefixStore>("nccl", store), options);
     backends.process_group->setBackend(c10::DeviceType::CUDA, Type::NCCL, backends.nccl);
   }
   backends.options = std::move(options);
@@ -140,57 +74,52 @@ std::unique_ptr<Collectives> Collectives::connect(KeyStore& store, Options optio
 }
 
 void Collectives::broadcast(at::Tensor tensor, int64_t root) {
-  std::vector<at::Tensor> tensors{std::move(tensor)};
   c10d::BroadcastOptions options;
   options.rootRank = root;
-  backends_->wait(*backends_->backend_for(tensors[0]).broadcast(tensors, options), tensors[0]);
+  backends_->call({std::move(tensor)},
+                  [&](auto& backend, auto& tensors) { return backend.broadcast(tensors, options); });
 }
 
 std::vector<at::Tensor> Collectives::gather(at::Tensor tensor) {
   std::vector<std::vector<at::Tensor>> all(1);
   for (int64_t i = 0; i < backends_->options.size; ++i) all[0].push_back(at::empty_like(tensor));
-  std::vector<at::Tensor> sent{std::move(tensor)};
-  backends_->wait(*backends_->backend_for(sent[0]).allgather(all, sent), sent[0]);
+  backends_->call({std::move(tensor)},
+                  [&](auto& backend, auto& sent) { return backend.allgather(all, sent); });
   return all[0];
 }
 
 void Collectives::sum(at::Tensor tensor) {
-  std::vector<at::Tensor> tensors{std::move(tensor)};
-  backends_->wait(*backends_->backend_for(tensors[0]).allreduce(tensors), tensors[0]);
+  backends_->call({std::move(tensor)},
+                  [](auto& backend, auto& tensors) { return backend.allreduce(tensors); });
 }
 
-struct Exchange::State {
-  std::shared_ptr<Backends> backends;
-  std::vector<at::Tensor> sent, received;  // c10d takes lists; they must live until the calls are over
+std::function<void()> Collectives::exchange(at::Tensor sent, int64_t to, at::Tensor received, int64_t from,
+                                            int tag) {
+  // c10d takes lists, which must live until the calls are over.
+  const auto lists = std::make_shared<std::pair<std::vector<at::Tensor>, std::vector<at::Tensor>>>();
+  lists->first = {std::move(sent)};
+  lists->second = {std::move(received)};
+  const bool on_cuda = lists->first[0].is_cuda();
+  auto& backend = backends_->backend_for(lists->first[0]);
+  const auto send = [&] { return backend.send(lists->first, static_cast<int>(to), tag); };
+  const auto receive = [&] { return backend.recv(lists->second, static_cast<int>(from), tag); };
   std::vector<c10::intrusive_ptr<c10d::Work>> works;
-};
-
-Exchange Collectives::exchange(at::Tensor sent, int64_t to, at::Tensor received, int64_t from, int tag) {
-  Exchange started;
-  started.state_ = std::make_shared<Exchange::State>();
-  auto& state = *started.state_;
-  state.backends = backends_;
-  state.sent = {std::move(sent)};
-  state.received = {std::move(received)};
-  auto& backend = backends_->backend_for(state.sent[0]);
-  const auto send = [&] { return backend.send(state.sent, static_cast<int>(to), tag); };
-  const auto receive = [&] { return backend.recv(state.received, static_cast<int>(from), tag); };
-  if (state.sent[0].is_cuda()) {
-    // Over NCCL, a send occupies the device until its receiver is there, and later calls wait behind it: if
-    // all processes sent first, none would reach its receive. Coalesced, both run at the same time.
-    backend.startCoalescing();
-    send();
-    receive();
-    state.works = {backend.endCoalescing()};
-  } else {
-    auto sending = send();
-    state.works = {receive(), std::move(sending)};
-  }
-  return started;
-}
-
-void Exchange::wait() {
-  for (const auto& work : state_->works) state_->backends->wait(*work, state_->sent[0]);
+  communicate([&] {
+    if (on_cuda) {
+      // Over NCCL, a send occupies the device until its receiver is there, and later calls wait behind it: if
+      // all processes sent first, none would reach its receive. Coalesced, both run at the same time.
+      backend.startCoalescing();
+      send();
+      receive();
+      works = {backend.endCoalescing()};
+    } else {
+      auto sending = send();
+      works = {receive(), std::move(sending)};
+    }
+  });
+  return [backends = backends_, lists, works] {
+    for (const auto& work : works) backends->wait(*work, lists->first[0]);
+  };
 }
 
 uint64_t Collectives::count() const {

@@ -4,68 +4,39 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/intrusive_ptr.h>
 
-#include "distributed/limited_socket.h"
+namespace c10d {
+class Backend;
+class Store;
+}  // namespace c10d
 
 /// Everything that this component uses of LibTorch's c10d, which has no documented C++ API: names move
-/// between releases. Only c10d_backends.h and gloo_backend.h include headers of c10d.
+/// between releases. Only c10d_backends.h and gloo_backend.cpp include headers of c10d.
 namespace attentive::c10d_internals {
 
-/// The address of a job's store. Rank 0 or torchrun serves it; all other processes connect to it.
-struct StoreAddress {
-  std::string host;
-  uint16_t port = 0;
-  std::string prefix;  ///< put before every key
+/// The failure of a call over Gloo or NCCL, in the words of c10d.
+class CallError : public std::runtime_error {
+  using runtime_error::runtime_error;
 };
 
-/// One connection to the store, which holds texts by key for all processes of the job. A call blocks the
-/// other calls of the same connection, so each thread needs its own. Throws distributed::StoreError, and
-/// c10d's own errors if this process cannot serve the store.
-class KeyStore {
- public:
-  /// Tries to connect until `end`, which is also the deadline of calls until set_limit is called.
-  KeyStore(const StoreAddress& address, bool serves, distributed::Deadline end);
-  /// From now on, each call waits at most this long for the store.
-  void set_limit(std::chrono::milliseconds limit);
-  void set(const std::string& key, const std::string& value);
-  /// Returns the value of a key without waiting for it.
-  std::optional<std::string> find(const std::string& key);
-  /// Sets the key if nobody has; returns its value afterwards.
-  std::string set_first(const std::string& key, const std::string& value);
-  /// Increments the counter of this key, which all processes share, and returns it.
-  int64_t count(const std::string& key);
-  /// Waits for a key; false if it has not been set in time.
-  bool wait(const std::string& key, std::chrono::milliseconds timeout);
-
- private:
-  friend class Collectives;
-  struct Store;
-  std::shared_ptr<Store> store_;
-};
+/// Connects to the store, which holds texts by key for all processes of the job, within `timeout` or some
+/// multiple of it. Rank 0 or torchrun serves it. The prefix is put before every key. Throws c10d's errors.
+/// This call, and those of the store, may wait without limit for a server that does not answer.
+c10::intrusive_ptr<c10d::Store> open_store(const std::string& host, uint16_t port, const std::string& prefix,
+                                           bool serves, std::chrono::milliseconds timeout);
 
 /// Gloo for tensors on the CPU, and NCCL for those on the device of a group that has one.
 struct Backends;
 
-/// A message to one process and a message from another one, both in progress.
-class Exchange {
- public:
-  /// Waits until the one is received and the buffer of the other may be changed.
-  void wait();
-
- private:
-  friend class Collectives;
-  struct State;
-  std::shared_ptr<State> state_;
-};
-
 /// The calls that all processes make together. Tensors are contiguous, on the CPU or on the group's device.
 /// When a call returns, its results are complete, on a CUDA device too, so that the call itself reports its
-/// failure.
+/// failure, as a CallError.
 class Collectives {
  public:
   struct Options {
@@ -73,16 +44,15 @@ class Collectives {
     int64_t size = 1;
     at::Device device = at::kCPU;
     std::chrono::milliseconds timeout{0};
-    /// Returns true if further waiting is pointless; asked while a call waits for a CUDA device.
-    std::function<bool()> given_up;
   };
-  static std::unique_ptr<Collectives> connect(KeyStore& store, Options options);
+  static std::unique_ptr<Collectives> connect(const c10::intrusive_ptr<c10d::Store>& store, Options options);
   void broadcast(at::Tensor tensor, int64_t root);
   std::vector<at::Tensor> gather(at::Tensor tensor);
   void sum(at::Tensor tensor);
-  /// Starts to send one tensor to a process and to receive one of the same size from another. Over Gloo, a
-  /// message is only delivered to a receiver that expects its tag.
-  Exchange exchange(at::Tensor sent, int64_t to, at::Tensor received, int64_t from, int tag);
+  /// Starts to send one tensor to a process and to receive one of the same size from another. The result
+  /// waits until the one is received and the buffer of the other may be changed. Over Gloo, a message is only
+  /// delivered to a receiver that expects its tag.
+  std::function<void()> exchange(at::Tensor sent, int64_t to, at::Tensor received, int64_t from, int tag);
   /// The number of calls so far, including those that average gradients.
   uint64_t count() const;
 
@@ -99,10 +69,8 @@ class Reducer {
           const Collectives& collectives, int64_t bucket_bytes, int64_t first_bucket_bytes);
   /// For each parameter, in order: whether the graph of the loss reaches it.
   std::vector<bool> reached_by(const at::Tensor& loss) const;
-  /// To be called before the backward pass whose gradients are to be averaged.
-  void prepare();
-  /// To be called after it; waits until the gradients are averaged.
-  void wait();
+  /// Runs the backward pass and averages its gradients. Throws CallError, and what the pass throws.
+  void backward(const at::Tensor& loss);
   int64_t buckets() const;
   /// The share of the communication time that overlapped with the backward pass, in the steps that c10d
   /// samples.
@@ -112,5 +80,14 @@ class Reducer {
   struct State;
   std::shared_ptr<State> state_;
 };
+
+/// The reason why NCCL cannot be used, in words; empty if it can.
+std::string nccl_lack();
+/// The address of a CUDA device within its machine, such as "0000:1B:00.0".
+std::string nccl_address(const at::Device& device);
+/// LibTorch's NCCL backend, connected to all other processes, which call this at the same time. Waits without
+/// limit for a process that is stopped.
+c10::intrusive_ptr<c10d::Backend> nccl_backend(const c10::intrusive_ptr<c10d::Store>& store,
+                                               const Collectives::Options& options);
 
 }  // namespace attentive::c10d_internals

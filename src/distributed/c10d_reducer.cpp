@@ -108,16 +108,23 @@ std::vector<bool> Reducer::reached_by(const at::Tensor& loss) const {
   return reached;
 }
 
-void Reducer::prepare() {
+void Reducer::backward(const at::Tensor& loss) {
   state_->logger->set_runtime_stats_and_log();
   state_->reducer->prepare_for_forward();
   state_->reducer->prepare_for_backward({});
-  state_->under_way->clear();
-}
-
-void Reducer::wait() {
-  for (const auto& [bucket, work] : *state_->under_way) state_->backends->wait(*work, bucket);
-  state_->under_way->clear();
+  auto& under_way = *state_->under_way;
+  under_way.clear();
+  try {
+    loss.backward();
+  } catch (const std::exception& error) {  // of the pass, or of a bucket that it waits for
+    const bool failed = dynamic_cast<const c10::DistError*>(&error) != nullptr ||
+                        std::any_of(under_way.begin(), under_way.end(),
+                                    [](const auto& bucket) { return bucket.work->exception() != nullptr; });
+    if (!failed) throw;
+    throw CallError(distributed::first_line(error));
+  }
+  for (const auto& [bucket, work] : under_way) state_->backends->wait(*work, bucket);
+  under_way.clear();
 }
 
 int64_t Reducer::buckets() const {

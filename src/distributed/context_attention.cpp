@@ -11,11 +11,9 @@
 #include <attentive/distributed/context_attention.h>
 
 #include "core/check.h"
-#include "distributed/autograd_collectives.h"
 #include "distributed/connection.h"
-#include "distributed/ring_attention.h"
+#include "distributed/context_parts.h"
 #include "distributed/same_call.h"
-#include "distributed/zigzag.h"
 #include "functional/attention_part.h"
 
 namespace attentive {

@@ -6,7 +6,6 @@
 
 #include "core/check.h"
 #include "distributed/connection.h"
-#include "distributed/model_fingerprint.h"
 #include "distributed/same_call.h"
 
 namespace attentive {
@@ -104,10 +103,8 @@ void DataParallel::backward(const at::Tensor& loss, bool last) {
     return fmt::format("that of DataParallel {} of the group", state_->number);
   });
   state_->connection->call(kBackward, [&](auto& collectives) {
-    state_->reducer->prepare();
     const auto before = collectives.count();
-    loss.backward();
-    state_->reducer->wait();
+    state_->reducer->backward(loss);
     state_->collectives = collectives.count() - before;
   });
 }

@@ -1,8 +1,8 @@
-// The only source that includes c10d's Gloo header, which needs gloo_declarations/.
-
-#include "distributed/gloo_backend.h"
+// The only source that includes c10d's Gloo header, which needs gloo_declarations.h.
 
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+#include "distributed/c10d_backends.h"
 
 namespace attentive::c10d_internals {
 

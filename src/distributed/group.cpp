@@ -10,8 +10,8 @@
 
 #include "core/check.h"
 #include "distributed/connection.h"
-#include "distributed/device_choice.h"
-#include "distributed/process_effects.h"
+#include "distributed/environment.h"
+#include "distributed/failures.h"
 #include "distributed/same_call.h"
 
 namespace attentive {
@@ -83,14 +83,14 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
   auto connection = environment.alone()
                         ? std::make_shared<distributed::Connection>(environment, device)
                         : std::make_shared<distributed::Connection>(environment, device, options.timeout);
-  if (!environment.alone()) distributed::set_current_connection(connection);
+  if (!environment.alone()) distributed::current_connection() = connection;
   return std::shared_ptr<Group>(new Group(std::move(connection)));
 }
 
 Group::Group(std::shared_ptr<distributed::Connection> connection) : connection_(std::move(connection)) {}
 
 Group::~Group() {
-  if (std::uncaught_exceptions() > 0 && size() > 1) distributed::keep_for_report(std::move(connection_));
+  if (std::uncaught_exceptions() > 0) connection_->abandon("this process has left the group");
 }
 
 int64_t Group::rank() const {

@@ -1,5 +1,3 @@
-#include "distributed/ring_attention.h"
-
 #include <algorithm>
 #include <functional>
 #include <limits>
@@ -19,7 +17,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "distributed/connection.h"
-#include "distributed/zigzag.h"
+#include "distributed/context_parts.h"
 
 namespace attentive::distributed {
 namespace {
@@ -65,7 +63,7 @@ class RingStep {
     const auto& environment = std::as_const(connection_).environment();
     const int64_t rank = environment.rank, size = environment.size;
     connection_.call(kContextAttention, [&](c10d_internals::Collectives& collectives) {
-      exchange_ =
+      exchanged_ =
           collectives.exchange(sent, (rank + 1) % size, received_, (rank + size - 1) % size, messages.tag);
     });
   }
@@ -73,14 +71,14 @@ class RingStep {
   /// Waits for the received tensor, which has the shape and dtype of the sent one.
   at::Tensor wait() {
     if (received_.numel() == 0) return received_;
-    connection_.call(kContextAttention, [&](c10d_internals::Collectives&) { exchange_.wait(); });
+    connection_.call(kContextAttention, [&](c10d_internals::Collectives&) { exchanged_(); });
     return received_;
   }
 
  private:
   Connection& connection_;
   at::Tensor received_;
-  c10d_internals::Exchange exchange_;
+  std::function<void()> exchanged_;
 };
 
 // Some heads of some keys in one half of a part; rows are counted from the beginning of that half.

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <exception>
+#include <sstream>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include <ATen/ops/equal.h>
@@ -51,6 +53,15 @@ std::string_view without_name(std::string_view message, const std::string& calle
                     " differ: ", first_difference(arguments).value_or("somewhere"));
 }
 
+std::string line_of(const char* kind, const std::string& name, const at::Tensor& tensor,
+                    const at::Device& device) {
+  std::ostringstream line;
+  line << kind << " " << name << " " << tensor.scalar_type() << " " << tensor.sizes();
+  if (!tensor.is_cpu()) line << (tensor.device() == device ? " on the group's device" : " on another device");
+  if (tensor.requires_grad()) line << ", requires a gradient";
+  return line.str();
+}
+
 }  // namespace
 
 void begin_call(Connection& connection, const char* caller, const char* things,
@@ -81,6 +92,28 @@ void begin_call(Connection& connection, const char* caller, const char* things,
   for (const auto& other : connection.gather_texts(caller, text, lengths))
     calls.push_back(CallText::unpacked(other));
   refuse(caller, things, calls);
+}
+
+ModelParts model_parts(const torch::nn::Module& model, const at::Device& device) {
+  ModelParts parts;
+  std::unordered_map<const void*, std::string> first_names;
+  const auto add = [&](const char* kind, const std::string& name, const at::Tensor& tensor) {
+    if (!tensor.defined()) return;
+    const auto [first, is_new] = first_names.try_emplace(tensor.unsafeGetTensorImpl(), name);
+    if (!is_new) {
+      parts.text += fmt::format("{} {}, shared with {}\n", kind, name, first->second);
+      return;
+    }
+    parts.text += line_of(kind, name, tensor, device) + "\n";
+    parts.state.push_back(tensor);
+    if (!tensor.requires_grad()) return;
+    parts.trainable.push_back(tensor);
+    parts.names.push_back(name);
+  };
+  for (const auto& item : model.named_parameters()) add("parameter", item.key(), item.value());
+  for (const auto& item : model.named_buffers()) add("buffer", item.key(), item.value());
+  parts.text += printed_options(model);
+  return parts;
 }
 
 }  // namespace attentive::distributed

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -23,6 +24,7 @@
 #include "core/check.h"
 #include "files/byte_source.h"
 #include "files/dtypes.h"
+#include "files/safetensors.h"
 
 static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
 
@@ -407,10 +409,11 @@ SafetensorsFile parse_safetensors(const void* data, size_t size) {
   return named_by("parse_safetensors", [&] { return parse_header({static_cast<const char*>(data), size}); });
 }
 
-void save_safetensors(const std::filesystem::path& path, const std::map<std::string, at::Tensor>& tensors,
-                      const std::map<std::string, std::string>& metadata) {
-  named_by(fmt::format("save_safetensors: {}", path.string()), [&] {
-    std::vector<const Item*> items;
+void write_safetensors(const std::string& caller, const std::map<std::string, at::Tensor>& tensors,
+                       const std::map<std::string, std::string>& metadata,
+                       const std::function<void(const void*, size_t)>& write) {
+  std::vector<const Item*> items;
+  const auto text = named_by(caller, [&] {
     for (const auto& item : tensors) {
       check_savable(item);
       items.push_back(&item);
@@ -419,16 +422,25 @@ void save_safetensors(const std::filesystem::path& path, const std::map<std::str
     std::sort(items.begin(), items.end(), [&](const Item* a, const Item* b) {
       return rank(a) != rank(b) ? rank(a) < rank(b) : a->first < b->first;
     });
-    const auto text = header_text(items, metadata);
-    const uint64_t length = text.size();
+    return header_text(items, metadata);
+  });
+  const uint64_t length = text.size();
+  write(&length, sizeof(length));
+  write(text.data(), text.size());
+  for (const auto* item : items) {
+    // Conjugation and negation may be pending flags; the file needs the resolved values.
+    const auto data = item->second.detach().to(at::kCPU).resolve_conj().resolve_neg().contiguous();
+    write(data.const_data_ptr(), data.nbytes());
+  }
+}
+
+void save_safetensors(const std::filesystem::path& path, const std::map<std::string, at::Tensor>& tensors,
+                      const std::map<std::string, std::string>& metadata) {
+  const auto caller = fmt::format("save_safetensors: {}", path.string());
+  named_by(caller, [&] {
     AtomicFile file(path);
-    file.write(&length, sizeof(length));
-    file.write(text.data(), text.size());
-    for (const auto* item : items) {
-      // Conjugation and negation may be pending flags; the file needs the resolved values.
-      const auto data = item->second.detach().to(at::kCPU).resolve_conj().resolve_neg().contiguous();
-      file.write(data.const_data_ptr(), data.nbytes());
-    }
+    write_safetensors(caller, tensors, metadata,
+                      [&](const void* data, size_t size) { file.write(data, size); });
     file.commit();
   });
 }

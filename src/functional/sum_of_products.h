@@ -7,9 +7,7 @@
 namespace attentive {
 
 /// The sum of products aᵀ b, to which rows of a and b are added in chunks. Products have the dtype of a and
-/// b. The sum is float32 (float64 for float64); if products and the result are bfloat16 on a CPU, its numbers
-/// have 24 bits, of which 16 lie in the memory of the result, so that the sum takes one byte a number beyond
-/// it.
+/// b, the sum is float32 (float64 for float64).
 class SumOfProducts {
  public:
   SumOfProducts() = default;
@@ -24,8 +22,7 @@ class SumOfProducts {
 
  private:
   at::ScalarType result_ = at::kFloat;
-  at::Tensor sum_;   // of 24-bit numbers the upper 16, as bfloat16
-  at::Tensor rest_;  // of 24-bit numbers the lower 8, as uint8; otherwise undefined
+  at::Tensor sum_;
 };
 
 }  // namespace attentive

@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <charconv>
+#include <functional>
 #include <optional>
 #include <system_error>
 #include <unistd.h>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -11,6 +13,7 @@
 #include <attentive/train/checkpoint.h>
 
 #include "base/files.h"
+#include "files/safetensors.h"
 #include "train/folder_lock.h"
 #include "train/sha256.h"
 
@@ -73,17 +76,36 @@ std::string dump(const nlohmann::json& manifest) {
   return manifest.dump(1) + '\n';
 }
 
-nlohmann::json describe_file(const std::filesystem::path& path) {
-  const auto bytes = read_file(path);
-  return {{"size", bytes.size()}, {"sha256", sha256(bytes)}};
+using Sink = std::function<void(const void*, size_t)>;
+
+// Writes a file and returns its entry in the manifest, for which the bytes are hashed on their way.
+nlohmann::json write_hashed(const std::filesystem::path& path,
+                            const std::function<void(const Sink&)>& write) {
+  AtomicFile file(path);
+  Sha256 sum;
+  uint64_t size = 0;
+  write([&](const void* data, size_t count) {
+    file.write(data, count);
+    sum.add({static_cast<const char*>(data), count});
+    size += count;
+  });
+  file.commit();
+  return {{"size", size}, {"sha256", sum.digest()}};
 }
 
 void write_checkpoint(const std::filesystem::path& folder, const Checkpoint& checkpoint) {
-  save_safetensors(folder / kModelFile, checkpoint.model);
-  save_safetensors(folder / kOptimizer, checkpoint.optimizer);
-  for (const auto& [name, text] : checkpoint.documents) write_file(folder / name, text);
   nlohmann::json files;
-  for (const auto& name : names_in(folder)) files[name] = describe_file(folder / name);
+  for (const auto& [name, tensors] :
+       {std::pair{kModelFile, &checkpoint.model}, {kOptimizer, &checkpoint.optimizer}}) {
+    const auto path = folder / name;
+    files[name] = write_hashed(path, [&, &tensors = *tensors](const Sink& sink) {
+      write_safetensors("save_safetensors: " + path.string(), tensors, {}, sink);
+    });
+  }
+  for (const auto& [name, text] : checkpoint.documents) {
+    files[name] =
+        write_hashed(folder / name, [&text = text](const Sink& sink) { sink(text.data(), text.size()); });
+  }
   const nlohmann::json manifest{{"format", kFormat}, {"step", checkpoint.step}, {"files", files}};
   write_file(folder / kManifest, dump(manifest));
   sync_folder(folder);

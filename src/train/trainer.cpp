@@ -100,20 +100,15 @@ LossScaling scaling_of(const TrainerOptions& options) {
   return scaling;
 }
 
-// One process's report on an update for the others: the losses of its passes, and whether it wants to stop.
-at::Tensor report(const std::vector<at::Tensor>& losses, bool stop) {
-  auto numbers = at::cat(losses).to(at::kCPU, at::kDouble);
-  return at::cat({numbers, at::full({1}, stop ? 1.0 : 0.0, at::kDouble)});
-}
-
-// The mean loss of all passes, summed in the same order and dtype as in a single process.
-double mean_loss(const std::vector<at::Tensor>& reports, at::ScalarType dtype) {
-  const auto passes = reports[0].numel() - 1;
-  const auto parts = static_cast<double>(passes * static_cast<int64_t>(reports.size()));
+// The mean loss of all passes, summed in the same order and dtype in any number of processes. losses: of the
+// passes of each process.
+double mean_loss(const std::vector<at::Tensor>& losses, at::ScalarType dtype) {
+  const auto passes = losses[0].numel();
+  const auto parts = static_cast<double>(passes * static_cast<int64_t>(losses.size()));
   at::Tensor sum;
   for (int64_t pass = 0; pass < passes; ++pass) {
-    for (const auto& losses : reports) {
-      const auto part = losses[pass].to(dtype) / parts;
+    for (const auto& of_process : losses) {
+      const auto part = of_process[pass].to(dtype) / parts;
       sum = sum.defined() ? sum + part : part;
     }
   }
@@ -188,13 +183,20 @@ Trainer::Update Trainer::update(const std::function<bool()>& stop) {
     const auto scaled = scaler_.scale(loss);
     gradients_->backward(divisor > 1 ? scaled / divisor : scaled, i + 1 == passes);
   }
-  const auto reports = group_->gather(report(losses, stop && stop()));
-  const auto norm = optimizer_->clip(options_.clip, scaler_.factor() * static_cast<double>(passes) / divisor);
   Update result;
-  for (const auto& other : reports) result.stop |= other[-1].item<double>() != 0.0;
+  std::vector<at::Tensor> all{at::cat(losses).to(at::kCPU)};
+  if (group_->size() > 1) {  // the request to stop travels along
+    const auto asked = at::full({1}, stop && stop() ? 1.0 : 0.0, at::kDouble);
+    all = group_->gather(at::cat({all[0].to(at::kDouble), asked}));
+    for (auto& other : all) {
+      result.stop |= other[-1].item<double>() != 0.0;
+      other = other.narrow(0, 0, passes);
+    }
+  }
+  const auto norm = optimizer_->clip(options_.clip, scaler_.factor() * static_cast<double>(passes) / divisor);
   auto& row = result.row;
   row.step = steps_done_ + 1;
-  row.loss = mean_loss(reports, losses[0].scalar_type());
+  row.loss = mean_loss(all, losses[0].scalar_type());
   row.gradient_norm = norm.item<double>();
   row.learning_rate = schedule_of(options_).at(steps_done_);
   if (scaler_.enabled()) row.loss_scale = scaler_.factor();

@@ -1,8 +1,8 @@
-#include "distributed/device_choice.h"
-
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "distributed/environment.h"
 
 using attentive::distributed::check_places;
 using attentive::distributed::choose_device;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <arpa/inet.h>
+#include <chrono>
 #include <csignal>
 #include <fcntl.h>
 #include <filesystem>
@@ -17,7 +18,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 
-#include "distributed/device_choice.h"
+#include "distributed/environment.h"
 
 namespace attentive::test {
 namespace {
@@ -89,7 +90,6 @@ void Processes::look() {
     }
     if (!now_ended) continue;
     process.running = false;
-    process.ended.when = std::chrono::steady_clock::now();
     process.ended.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     process.ended.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   }
@@ -101,7 +101,7 @@ bool Processes::wait_for_text(size_t process, const std::string& text) {
     const bool ran = processes_[process].running;
     look();
     if (processes_[process].ended.out.find(text) != std::string::npos) return true;
-    if (!ran || late()) return false;
+    if (!ran) return false;
   }
 }
 
@@ -117,12 +117,7 @@ std::vector<Ended> Processes::finish(const std::vector<size_t>& except) {
     }
     return false;
   };
-  while (running() && !late()) look();
-  if (running()) {
-    std::string all = "the time limit has come; output so far:\n";
-    for (const auto& process : processes_) all += "--- " + process.ended.out + "\n";
-    throw std::runtime_error(all);
-  }
+  while (running()) look();
   for (const auto i : except) send_signal(i, SIGKILL);
   while (
       std::any_of(processes_.begin(), processes_.end(), [](const auto& process) { return process.running; }))
@@ -184,7 +179,7 @@ void ForeignServer::serve(Manner manner) {
       }
       if (manner == Manner::Babbles && greeted && guest.answered == 0)
         answer("HTTP/1.1 400 Bad Request\r\n\r\n");
-      if (manner == Manner::Drips && greeted && guest.answered < kSize && tick % 10 == 0)
+      if (manner == Manner::Drips && greeted && guest.answered < kSize && tick % 20 == 0)
         answer(guest.said.substr(kBegin + guest.answered, 1));
       const bool midway = manner == Manner::StopsMidway || manner == Manner::GoesMidway;
       if (manner == Manner::GoesMidway && guest.answered > 0) ::close(std::exchange(guest.socket, -1));

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <string>
 #include <sys/types.h>
@@ -18,11 +17,10 @@ struct Ended {
   int signal = 0;   ///< the signal that ended it; 0 if none did
   std::string out;  ///< standard output and standard error
   int64_t lines() const { return std::count(out.begin(), out.end(), '\n'); }
-  std::chrono::steady_clock::time_point when;
 };
 
-/// Runs real processes of one program, each with its own environment. None is left behind: the destructor
-/// kills and reaps those that still run.
+/// Runs real processes of one program, each with its own environment. Nothing here has a time limit but that
+/// of CTest. None is left behind: the destructor kills and reaps those that still run.
 class Processes {
  public:
   using Variables = std::vector<std::pair<std::string, std::string>>;
@@ -34,12 +32,10 @@ class Processes {
 
   /// Starts a process. A variable whose text is empty is unset.
   void start(const std::vector<std::string>& command, const Variables& variables);
-  /// Waits until a process's output contains a text; false if it ends, or if the time limit is reached,
-  /// before.
+  /// Waits until a process's output contains a text; false if it ends before.
   bool wait_for_text(size_t process, const std::string& text);
   void send_signal(size_t process, int signal) const;
-  /// Waits for all processes except those in `except`, which it then kills. At the time limit, kills all and
-  /// throws.
+  /// Waits for all processes except those in `except`, which it then kills.
   std::vector<Ended> finish(const std::vector<size_t>& except = {});
 
  private:
@@ -50,10 +46,8 @@ class Processes {
     Ended ended;
   };
   void look();  // reads pending output, and reaps ended processes
-  bool late() const { return std::chrono::steady_clock::now() > limit_; }
 
   std::vector<Process> processes_;
-  std::chrono::steady_clock::time_point limit_ = std::chrono::steady_clock::now() + std::chrono::seconds(120);
 };
 
 /// A port of this machine on which this process listens.
@@ -76,7 +70,7 @@ class ForeignServer {
  public:
   enum class Manner {
     Silent,       ///< accepts and sends nothing
-    Drips,        ///< answers one byte per second
+    Drips,        ///< answers one byte every two seconds
     Resets,       ///< resets each connection
     Babbles,      ///< answers like a web server
     StopsMidway,  ///< answers the first message like a store, and nothing more

@@ -31,11 +31,10 @@ class Call final : public c10d::Work {
 
 constexpr int64_t kNever = int64_t{1} << 60;
 
-Collectives::Options options(bool given_up, std::chrono::milliseconds timeout) {
+Collectives::Options options(std::chrono::milliseconds timeout) {
   Collectives::Options made;
   made.device = at::Device(at::kCUDA, 1);
   made.timeout = timeout;
-  made.given_up = [given_up] { return given_up; };
   return made;
 }
 
@@ -44,25 +43,23 @@ Collectives::Options options(bool given_up, std::chrono::milliseconds timeout) {
 TEST_CASE("a call on a device is waited for until it is done", "[distributed]") {
   for (const int64_t looks : {0, 1, 3000}) {
     Call call(looks);
-    wait_for_device(call, options(false, std::chrono::seconds(30)));
+    wait_for_device(call, options(std::chrono::minutes(10)));
     CHECK(call.synchronized());
   }
 }
 
-TEST_CASE("a call on a device that does not end is late, or given up", "[distributed][faults]") {
+TEST_CASE("a call on a device that does not end is late", "[distributed][faults]") {
   Call call(kNever);
   const auto since = std::chrono::steady_clock::now();
-  CHECK_THROWS_MATCHES(wait_for_device(call, options(false, std::chrono::milliseconds(200))), c10::Error,
+  CHECK_THROWS_MATCHES(wait_for_device(call, options(std::chrono::milliseconds(200))), c10::Error,
                        MessageMatches(ContainsSubstring("timed out after 200 ms on cuda:1")));
   CHECK(std::chrono::steady_clock::now() - since >= std::chrono::milliseconds(200));
-  CHECK_THROWS_MATCHES(wait_for_device(call, options(true, std::chrono::seconds(30))), c10::Error,
-                       MessageMatches(ContainsSubstring("the group has ended")));
   CHECK(!call.synchronized());
 }
 
 TEST_CASE("the error of a call on a device is thrown", "[distributed][faults]") {
   Call call(1, std::make_exception_ptr(std::runtime_error("remote process has failed")));
-  CHECK_THROWS_MATCHES(wait_for_device(call, options(false, std::chrono::seconds(30))), std::runtime_error,
+  CHECK_THROWS_MATCHES(wait_for_device(call, options(std::chrono::minutes(10))), std::runtime_error,
                        MessageMatches(ContainsSubstring("remote process has failed")));
   CHECK(!call.synchronized());
 }

@@ -22,7 +22,6 @@
 
 #include <attentive/distributed/data_parallel.h>
 #include <attentive/distributed/group.h>
-#include <attentive/distributed/peer_error.h>
 #include <attentive/functional/activation_checkpoint.h>
 #include <attentive/train/adamw.h>
 #include <attentive/train/sharded_adamw.h>
@@ -254,13 +253,29 @@ int check_calls(const std::shared_ptr<Group>& group, const std::string& what) {
   return 0;
 }
 
+// Every call after the first that fails throws the same error.
+int call_those_who_left(Group& group) {
+  std::string first;
+  try {
+    group.barrier();
+  } catch (const attentive::PeerError& error) {
+    first = error.what();
+  }
+  try {
+    group.barrier();
+  } catch (const attentive::PeerError& error) {
+    expect(error.what() == first, "words of the second call");
+    throw;
+  }
+  return 0;
+}
+
 int work(const std::string& what, const std::string& detail, const std::string& method) {
   const auto device = device_of_test();
-  const int64_t to_find_out = device.is_cuda() ? 15 : 3;  // CUDA takes seconds to start
-  const int64_t seconds = what == "join"             ? std::stoll(detail)
-                          : what == "train_for_ever" ? to_find_out
-                          : what == "other_orders"   ? 2
-                                                     : 30;
+  // Long, unless the test is about a process that waits in vain.
+  const bool in_vain = what == "join" || what == "train_for_ever" || what == "other_orders";
+  const auto& timeout = what == "other_orders" ? method : detail;
+  const int64_t seconds = in_vain && !timeout.empty() ? std::stoll(timeout) : 600;
   const auto group = Group::join({.device = device,
                                   .timeout = std::chrono::seconds(seconds),
                                   .exit_at_once = exit_of_test() != "whole"});
@@ -282,11 +297,8 @@ int work(const std::string& what, const std::string& detail, const std::string& 
   if (what == "unused") return unused(group, std::stoll(detail));
   if (what == "first_part_alone") return first_part_alone(group);
   if (what == "differ") return differ(group, detail);
-  if (what == "leave") {
-    if (group->rank() == 1) return 0;
-    group->barrier();
-  }
-  expect(what == "join" || what == "leave" || what == "other_orders", "scenario");
+  if (what == "leave") return group->rank() == 1 ? 0 : call_those_who_left(*group);
+  expect(what == "join" || what == "other_orders", "scenario");
   return 0;
 }
 
@@ -297,6 +309,10 @@ int main(int argc, char** argv) {
   if (!exit_of_test().empty()) std::atexit([] { std::puts("handler of exit"); });
   try {
     return work(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : "", argc > 3 ? argv[3] : "");
+  } catch (const attentive::PeerError& error) {
+    attentive::report_failure(error);
+    std::printf("peer error, rank %d: %s\n", static_cast<int>(error.rank()), error.what());
+    return 1;
   } catch (const std::exception& error) {
     attentive::report_failure(error);
     const auto* torch_error = dynamic_cast<const c10::Error*>(&error);

@@ -13,6 +13,7 @@
 #include <ATen/ops/zeros.h>
 #include <catch2/catch_test_macros.hpp>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <attentive/text/tokenizer.h>
 #include <attentive/train/checkpoint.h>
@@ -23,8 +24,10 @@
 #include "base/files.h"
 #include "support/compare.h"
 #include "support/errors.h"
+#include "support/memory_meter.h"
 #include "support/special_files.h"
 #include "support/temporary_folder.h"
+#include "train/sha256.h"
 
 using namespace attentive;
 using attentive::test::value_error;
@@ -77,6 +80,39 @@ TEST_CASE("CheckpointFolder keeps the newest and saves a step again beside the f
   CHECK(list_checkpoints(root.path()) == std::vector<std::filesystem::path>{root / "step-00000007"});
   for (const int64_t step : {8, 9}) folder.save(example(step), 0);
   CHECK(list_checkpoints(root.path()).size() == 3);
+}
+
+TEST_CASE("A checkpoint is hashed while it is written, not read back", "[checkpoint]") {
+  const TemporaryFolder root;
+  CheckpointFolder folder(root.path());
+  constexpr int64_t kBytes = 4'000'000;
+  Checkpoint checkpoint = example(4);
+  checkpoint.model["large"] = at::arange(kBytes / 4, at::kFloat);
+  checkpoint.optimizer["large"] = at::arange(kBytes / 8, at::kDouble).view({2, -1}).t();  // is copied
+  checkpoint.documents["long.txt"] = std::string(kBytes, 'x');
+  const auto read_so_far = [] {  // the bytes of every read of this process
+    std::string name;
+    int64_t bytes = -1;
+    std::ifstream("/proc/self/io") >> name >> bytes;
+    REQUIRE(name == "rchar:");
+    return bytes;
+  };
+  const auto before = read_so_far();
+  const test::MemoryMeter meter;
+  const auto path = folder.save(checkpoint);
+  CHECK(read_so_far() - before < kBytes / 100);
+  CHECK(meter.peak() < kBytes + kBytes / 10);  // one tensor, and no file
+  const auto files = nlohmann::json::parse(read_file(path / "manifest.json"))["files"];
+  auto names = names_in(path);
+  std::erase(names, "manifest.json");
+  CHECK(files.size() == names.size());
+  for (const auto& name : names) {
+    INFO(name);
+    const auto bytes = read_file(path / name);
+    CHECK(files[name]["size"] == bytes.size());
+    CHECK(files[name]["sha256"] == sha256(bytes));
+  }
+  CHECK(bit_equal(load_checkpoint(path).optimizer.at("large"), checkpoint.optimizer.at("large")));
 }
 
 TEST_CASE("A checkpoint with any byte changed or cut off is refused", "[checkpoint]") {

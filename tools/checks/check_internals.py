@@ -18,7 +18,6 @@ ALLOWED = (
     "src/distributed/c10d_backends.h",
     "src/distributed/c10d_internals.cpp",
     "src/distributed/c10d_reducer.cpp",
-    "src/distributed/gloo_backend.h",
     "src/distributed/gloo_backend.cpp",
     "src/distributed/nccl_backend.cpp",
     "src/train/adamw.cpp",  # another library, so a place of its own: the fused step and norm of many tensors

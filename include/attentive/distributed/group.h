@@ -2,11 +2,14 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
+#include <c10/util/Exception.h>
 #include <torch/nn/module.h>
 
 #include <attentive/train/training_group.h>
@@ -21,6 +24,40 @@ class Connection;
 std::shared_ptr<Connection> connection_of(const Group& group);
 }  // namespace distributed
 
+/// Thrown by a call of a Group that fails because another process is missing or late: it has ended, is
+/// stopped, has left, or makes other calls. `what()` is one line, the name of the function and the words of
+/// LibTorch's c10d, such as "Group::barrier: [...] Connection closed by peer [10.0.0.7]:41234". It does not
+/// say which process was the first to fail; see what the others have printed. The group is unusable from then
+/// on: every later call throws the same error. End the program with a non-zero status, so that torchrun can
+/// restart all processes.
+class PeerError : public c10::Error {
+ public:
+  explicit PeerError(const std::string& line, int64_t rank = -1) : c10::Error(line), rank_(rank) {}
+  /// The process that is missing; -1, because c10d does not tell which.
+  int64_t rank() const { return rank_; }
+
+ private:
+  int64_t rank_;
+};
+
+/// Ends this process's part in its group, and reports the failure to torchrun. Call it in the `catch` of
+/// main().
+///
+///   int main() {
+///     try {
+///       train(attentive::Group::join());
+///     } catch (const std::exception& error) {
+///       attentive::report_failure(error);
+///       std::fprintf(stderr, "%s\n", error.what());
+///       return 1;
+///     }
+///   }
+///
+/// The other processes of the group find out when this one ends. If torchrun asks for a report
+/// (TORCHELASTIC_ERROR_FILE), the first line of the message is written to that file, and torchrun shows it.
+/// Anything that is impossible is skipped; this function never throws.
+void report_failure(const std::exception& error) noexcept;
+
 /// How to join the other processes.
 struct GroupOptions {
   /// The device that holds the parameters of the models: the CPU, with communication over Gloo, or a CUDA
@@ -30,12 +67,11 @@ struct GroupOptions {
   /// How long a call waits for the other processes. `join` waits this long in total, for the store and for
   /// the other processes, whatever answers at the address of the store.
   std::chrono::milliseconds timeout = std::chrono::seconds(60);
-  /// How the program ends after a call has failed, or after another process did not answer when this one
-  /// left. With `true`, `exit` and the return from main() flush the streams, run the handlers that were
-  /// registered after the failure, and end the process with its status. Handlers registered earlier and
-  /// destructors of global objects do not run, because threads of the group that still wait for another
-  /// process use what these would destroy. With `false` they do run, and the program must tolerate that. The
-  /// setting of the last `join` holds for the process.
+  /// How the program ends after a call has failed. With `true`, `exit` and the return from main() flush the
+  /// streams, run the handlers that were registered after the failure, and end the process with its status.
+  /// Handlers registered earlier and destructors of global objects do not run, because threads of the group
+  /// that still wait for another process use what these would destroy. With `false` they do run, and the
+  /// program must tolerate that. The setting of the last `join` holds for the process.
   bool exit_at_once = true;
 };
 
@@ -46,8 +82,7 @@ struct GroupOptions {
 /// process's arguments are refused, all processes throw a c10::ValueError that names a rank and the
 /// difference; the group remains usable. A call in which another process is missing throws PeerError. A
 /// process leaves when its Group is destroyed; destroy it in all processes after the same call. If an
-/// exception destroys it, the process leaves when it ends, so that `report_failure` can still tell the others
-/// why.
+/// exception destroys it, the process leaves when it ends.
 ///
 /// A process is in one group of several processes at a time: another `join` throws c10::ValueError until that
 /// group has been destroyed.

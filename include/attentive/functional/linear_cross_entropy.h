@@ -39,9 +39,8 @@ struct LinearCrossEntropyOptions {
 ///   ignored, a mean is NaN and its gradients are zero, as in PyTorch.
 /// - float64 and float32 compute in their own precision. With bfloat16 and float16, logits and their
 ///   gradients are rounded to that type, as in the composed call, unless this CPU multiplies float32 faster;
-///   losses and sums over chunks of tokens are float32, and results are rounded once. The gradient of a
-///   bfloat16 weight is summed in numbers of 24 bits, whose rounding is 2^8 times finer than the result's.
-///   The loss has the dtype of hidden.
+///   losses and sums over chunks of tokens are float32, and results are rounded once. The loss has the dtype
+///   of hidden.
 /// - Under autocast, products are computed in its dtype and the loss is float32, as in the composed call.
 ///   The gradient of a float32 weight is summed in float32.
 /// - Bits depend on the number of threads, as those of LibTorch's products do; where chunks begin does not.
@@ -51,9 +50,8 @@ struct LinearCrossEntropyOptions {
 /// CUDA the call waits for the device), label_smoothing outside [0, 1], a z_loss that is negative or not
 /// finite, and a softcap that is not positive; c10::TypeError for dtypes: hidden, weight and bias must have
 /// the same one, except under autocast.
-/// Memory: O(256 · vocabulary) beyond inputs and gradients. For a bfloat16 weight also one byte for each of
-/// its numbers; for a float16 weight, and for half types where products are float32, its gradient in float32;
-/// and a copy of weight if its dtype differs from the products'.
+/// Memory: O(256 · vocabulary) beyond inputs and gradients. For a weight of a half type also its gradient in
+/// float32, and a copy of weight if its dtype differs from the products'.
 /// Source: Hsu et al. 2024, "Liger Kernel", section 3.2; z_loss: Chowdhery et al. 2022, "PaLM", section 5.
 ///
 ///   auto loss = attentive::linear_cross_entropy(hidden, head->weight, targets, {.ignore_index = 0});

@@ -22,7 +22,7 @@ class GradientAverage {
 ///
 /// This is all that `Trainer` needs to know about them. `attentive::Group` of the component `distributed` is
 /// such a group, using LibTorch's c10d. Every process must make the same calls in the same order. A call in
-/// which another process is missing throws an error that says which one.
+/// which another process is missing throws an error.
 class TrainingGroup {
  public:
   virtual ~TrainingGroup() = default;

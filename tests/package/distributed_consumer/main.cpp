@@ -12,7 +12,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include <attentive/distributed/data_parallel.h>
-#include <attentive/distributed/peer_error.h>
+#include <attentive/distributed/group.h>
 #include <attentive/train/adamw.h>
 
 namespace {

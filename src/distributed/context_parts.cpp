@@ -1,12 +1,11 @@
-#include "distributed/autograd_collectives.h"
+#include "distributed/context_parts.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/stack.h>
 #include <torch/csrc/autograd/custom_function.h>
-
-#include "functional/attention_part.h"
 
 namespace attentive::distributed {
 namespace {
@@ -36,7 +35,7 @@ at::Tensor exchanged(const Messages& messages, const at::Tensor& given) {
   connection.call(kContextAttention, [&](Collectives& collectives) {
     for (int64_t n = 1; n < size; ++n) {
       const int64_t to = (rank + n) % size, from = (rank + size - n) % size;
-      collectives.exchange(rows[to], to, received[from], from, messages.tag).wait();
+      collectives.exchange(rows[to], to, received[from], from, messages.tag)();
     }
   });
   return received;
@@ -80,6 +79,23 @@ class GatherRows : public torch::autograd::Function<GatherRows> {
 };
 
 }  // namespace
+
+at::Tensor in_order(const std::vector<at::Tensor>& parts, int64_t dim) {
+  const auto size = static_cast<int64_t>(parts.size());
+  std::vector<at::Tensor> chunks(static_cast<size_t>(2 * size));
+  for (int64_t rank = 0; rank < size; ++rank) {
+    const auto places = chunks_of(rank, size);
+    for (int64_t half = 0; half < 2; ++half)
+      chunks[static_cast<size_t>(places[half])] = half_of(parts[static_cast<size_t>(rank)], half, dim);
+  }
+  return at::cat(chunks, dim);
+}
+
+at::Tensor part_of(const at::Tensor& whole, int64_t rank, int64_t size, int64_t dim) {
+  const int64_t length = whole.size(dim) / (2 * size);
+  const auto [early, late] = chunks_of(rank, size);
+  return at::cat({whole.narrow(dim, early * length, length), whole.narrow(dim, late * length, length)}, dim);
+}
 
 at::Tensor exchange_rows(const Messages& messages, const at::Tensor& rows) {
   auto kept = c10::make_intrusive<Kept>();

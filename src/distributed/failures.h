@@ -1,8 +1,10 @@
 #pragma once
 
-// The effects of a group on the process that it runs in: on SIGPIPE, and on how the process ends.
+// The effects of a group, and of its failure above all, on the process that it runs in.
 
 #include <csignal>
+#include <exception>
+#include <string>
 
 namespace attentive::distributed {
 
@@ -19,6 +21,9 @@ class SigpipeBlock {
  private:
   sigset_t before_{};
 };
+
+/// The first line of an error, without a backtrace.
+std::string first_line(const std::exception& error);
 
 /// From now on, this process ends without waiting for any thread: `exit` flushes the streams, runs the
 /// handlers that were registered after this call, and ends the process with its status. Called when a group
