@@ -7,7 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <attentive/core/result.h>
+#include <attentive/core/options.h>
 
 #include "distributed/connection.h"
 #include "functional/attention_part.h"
