@@ -12,7 +12,7 @@
 
 #include <attentive/distributed/data_parallel.h>
 #include <attentive/distributed/group.h>
-#include <attentive/train/sharded_adamw.h>
+#include <attentive/train/adamw.h>
 
 #include "common/run_main.h"
 #include "support/gpt2.h"

@@ -30,7 +30,6 @@
 #include <attentive/models/lora.h>
 #include <attentive/text/tokenizer.h>
 #include <attentive/train/adamw.h>
-#include <attentive/train/autocast.h>
 #include <attentive/train/language_model.h>
 #include <attentive/train/loss_scaler.h>
 #include <attentive/train/token_file.h>

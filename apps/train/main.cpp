@@ -12,8 +12,8 @@
 #include <attentive/models/model_folder.h>
 #include <attentive/train/checkpoint.h>
 #include <attentive/train/language_model.h>
-#include <attentive/train/progress.h>
 #include <attentive/train/trainer.h>
+#include <attentive/train/training_log.h>
 
 #include "common/device.h"
 #include "common/flags.h"

@@ -2,8 +2,8 @@
 
 #include <string_view>
 
-#include <attentive/train/progress.h>
-#include <attentive/train/text_samples.h>
+#include <attentive/train/language_model.h>
+#include <attentive/train/training_log.h>
 
 struct Settings;
 struct Start;

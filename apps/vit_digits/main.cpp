@@ -14,7 +14,6 @@
 #include <attentive/models/model_folder.h>
 #include <attentive/models/vit.h>
 #include <attentive/train/adamw.h>
-#include <attentive/train/schedule.h>
 
 #include "common/device.h"
 #include "common/flags.h"

@@ -4,17 +4,10 @@
 /// includes only what it uses.
 
 #include <attentive/train/adamw.h>
-#include <attentive/train/autocast.h>
-#include <attentive/train/block_sampler.h>
 #include <attentive/train/checkpoint.h>
 #include <attentive/train/evaluate.h>
 #include <attentive/train/language_model.h>
-#include <attentive/train/loss_curve.h>
 #include <attentive/train/loss_scaler.h>
-#include <attentive/train/progress.h>
-#include <attentive/train/schedule.h>
-#include <attentive/train/sharded_adamw.h>
-#include <attentive/train/text_samples.h>
 #include <attentive/train/token_file.h>
 #include <attentive/train/trainer.h>
 #include <attentive/train/training_group.h>

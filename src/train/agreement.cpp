@@ -8,8 +8,8 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
+#include "train/run_state.h"
 #include "train/sha256.h"
-#include "train/tensor_memory.h"
 
 namespace attentive {
 namespace {

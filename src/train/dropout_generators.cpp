@@ -1,5 +1,3 @@
-#include "train/dropout_generators.h"
-
 #include <algorithm>
 #include <mutex>
 
@@ -9,8 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/strings.h"
-#include "train/generator_state.h"
-#include "train/tensor_memory.h"
+#include "train/run_state.h"
 
 namespace attentive {
 namespace {

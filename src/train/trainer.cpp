@@ -1,26 +1,58 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <numbers>
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
-#include <attentive/train/autocast.h>
-#include <attentive/train/loss_curve.h>
-#include <attentive/train/schedule.h>
-#include <attentive/train/sharded_adamw.h>
+#include <attentive/train/adamw.h>
+#include <attentive/train/loss_scaler.h>
 #include <attentive/train/trainer.h>
+#include <attentive/train/training_log.h>
 
+#include "base/strings.h"
 #include "core/check.h"
+#include "files/option_json.h"
 #include "train/agreement.h"
-#include "train/dropout_generators.h"
-#include "train/model_state.h"
+#include "train/run_state.h"
 #include "train/sha256.h"
-#include "train/tensor_memory.h"
 
 namespace attentive {
+namespace {
+
+constexpr const char* kTrainerOptions = "TrainerOptions";
+
+}  // namespace
+
+std::string to_json(const TrainerOptions& options) {
+  auto object = option_object(options);
+  object["autocast"] = !options.autocast ? "none" : *options.autocast == at::kHalf ? "float16" : "bfloat16";
+  return object.dump(1) + '\n';
+}
+
+TrainerOptions parse_trainer_options(const std::string& json) {
+  auto object = parse_option_object(kTrainerOptions, json);
+  // Checkpoints that are older than these options lack them.
+  const auto earlier = option_object(TrainerOptions{.loss_scaling = {.mode = LossScalingMode::Off}});
+  for (const char* name : {"shard_optimizer", "loss_scaling_mode", "loss_scaling_initial",
+                           "loss_scaling_growth", "loss_scaling_backoff", "loss_scaling_interval"}) {
+    object.emplace(name, earlier.at(name));
+  }
+  TrainerOptions options;
+  each_option(options, OptionReader(kTrainerOptions, object));
+  const auto autocast = object.value("autocast", nlohmann::json());
+  TORCH_CHECK_VALUE(autocast == "none" || autocast == "bfloat16" || autocast == "float16", kTrainerOptions,
+                    ": expected \"autocast\" to be \"none\", \"bfloat16\" or \"float16\", got ",
+                    autocast.dump());
+  if (autocast != "none") options.autocast = autocast == "float16" ? at::kHalf : at::kBFloat16;
+  return options;
+}
+
 namespace {
 
 constexpr const char* kTrainer = "Trainer";
@@ -258,6 +290,139 @@ bool Trainer::run(CheckpointFolder& folder, const RunOptions& run_options) {
   }
   save();
   return steps_done_ >= options_.steps;
+}
+
+namespace {
+
+// Converts a trainer's state to a checkpoint and back.
+
+constexpr const char* kTrainerName = "Trainer";
+constexpr const char* kState = "state.json";
+constexpr const char* kOptions = "trainer.json";
+constexpr const char* kScaler = "loss_scaler";
+
+const std::string& document(const Checkpoint& checkpoint, const char* name) {
+  const auto found = checkpoint.documents.find(name);
+  TORCH_CHECK_VALUE(found != checkpoint.documents.end(), kTrainerName, ": expected a checkpoint with ", name);
+  return found->second;
+}
+
+// Options that a resumed run may change, because they do not affect the parameters.
+bool may_change(const std::string& name) {
+  return name == "steps" || name == "evaluate_every" || name == "save_every" || name == "keep" ||
+         name == "log_every" || name == "shard_optimizer";
+}
+
+void check_same_options(const TrainerOptions& options, const std::string& saved_json) {
+  // Parsing adds the options that an older checkpoint lacks.
+  const auto saved = nlohmann::json::parse(to_json(parse_trainer_options(saved_json))),
+             current = nlohmann::json::parse(to_json(options));
+  for (const auto& [name, value] : current.items()) {
+    TORCH_CHECK_VALUE(may_change(name) || saved.at(name) == value, kTrainerName, ": expected ", name, " = ",
+                      saved.at(name).dump(), " as in the checkpoint, got ", value.dump());
+  }
+}
+
+// Remarks on differences that are no reason to refuse the checkpoint.
+std::vector<std::string> remarks_on(const nlohmann::json& state, const std::string& validation_hash) {
+  std::vector<std::string> remarks;
+  if (state.at("text").at("validation") != validation_hash) {
+    remarks.emplace_back("the validation text is not that of the checkpoint: its losses cannot be compared");
+  }
+  if (state.at("threads") != at::get_num_threads()) {
+    remarks.push_back(
+        fmt::format("the checkpoint was made with {} threads, this run has {}: it will not be "
+                    "equal bit for bit",
+                    state.at("threads").dump(), at::get_num_threads()));
+  }
+  return remarks;
+}
+
+}  // namespace
+
+Checkpoint Trainer::checkpoint(std::map<std::string, std::string> documents) const {
+  return make_checkpoint(std::move(documents), /*wanted=*/true);
+}
+
+// If `wanted` is false, this process only takes part in gathering the moments.
+Checkpoint Trainer::make_checkpoint(std::map<std::string, std::string> documents, bool wanted) const {
+  nlohmann::json state{
+      {"step", steps_done_},
+      {"sampler", {{"position", sampler_.position()}, {"generator", to_hex(bytes_of(sampler_.state()))}}},
+      {"generators", gather_generator_states(*group_, options_.device)},
+      {"text", {{"training", training_hash_}, {"validation", validation_hash_}}},
+      {"threads", at::get_num_threads()}};
+  if (scaler_.enabled()) state[kScaler] = option_object(scaler_.state());
+  documents[kState] = state.dump(1) + '\n';
+  documents[kOptions] = to_json(options_);
+  return {steps_done_, state_dict(*model_), optimizer_->state(wanted), std::move(documents)};
+}
+
+std::vector<std::string> Trainer::restore(const Checkpoint& checkpoint) {
+  check_same_options(options_, document(checkpoint, kOptions));
+  const auto& text = document(checkpoint, kState);
+  const auto state = nlohmann::json::parse(text, nullptr, false);
+  std::vector<std::string> remarks;
+  try {
+    TORCH_CHECK_VALUE(state.at("step") == checkpoint.step, kTrainerName, ": expected state.json of step ",
+                      checkpoint.step, ", got ", state.at("step").dump());
+    TORCH_CHECK_VALUE(state.at("text").at("training") == training_hash_, kTrainerName,
+                      ": expected the training text of the checkpoint, got another one");
+    remarks = remarks_on(state, validation_hash_);
+    // Everything is checked before anything changes.
+    const auto& sampler = state.at("sampler");
+    const auto position = sampler.at("position").get<int64_t>();
+    const auto sampler_state = to_tensor(from_hex(kTrainerName, sampler.at("generator").get<std::string>()));
+    sampler_.check(position, sampler_state);
+    const auto fresh_seed = derived_seed(options_.seed, static_cast<uint64_t>(checkpoint.step));
+    auto dropout =
+        read_generator_states(kTrainerName, state.at("generators"), *group_, options_.device, fresh_seed);
+    remarks.insert(remarks.end(), dropout.remarks.begin(), dropout.remarks.end());
+    check_model_state(kTrainerName, *model_, checkpoint.model);
+    optimizer_->check_state(checkpoint.optimizer);
+    auto scaler_state = scaler_.state();
+    if (scaler_.enabled()) each_option(scaler_state, OptionReader(kTrainerName, state.at(kScaler)));
+    scaler_.check_state(scaler_state);
+    check_agreement(kTrainerName, *group_, {{"checkpoint", text}});
+
+    load_model_state(kTrainerName, *model_, checkpoint.model);
+    optimizer_->load_state(checkpoint.optimizer);
+    scaler_.load_state(scaler_state);
+    sampler_.restore(position, sampler_state);
+    dropout.apply();
+  } catch (const nlohmann::json::exception& error) {
+    TORCH_CHECK_VALUE(false, kTrainerName, ": state.json: ", error.what());
+  }
+  steps_done_ = checkpoint.step;
+  restored_ = text;
+  return remarks;
+}
+
+// Whether all steps are done and the folder has the final checkpoint. Only rank 0 sees the folder.
+bool Trainer::nothing_left(const CheckpointFolder& folder) const {
+  if (steps_done_ < options_.steps || restored_.empty()) return false;
+  bool saved = false;
+  if (folder.writes()) {
+    try {
+      const auto documents = load_checkpoint_documents(folder.path());
+      const auto latest = documents.find(kState);
+      saved = latest != documents.end() && latest->second == restored_;
+    } catch (const CheckpointError&) {  // there is no readable checkpoint: save one
+    }
+  }
+  return group_->gather(at::full({1}, saved, at::kByte))[0].item<bool>();
+}
+
+double CosineSchedule::at(int64_t step) const {
+  constexpr const char* caller = "CosineSchedule";
+  TORCH_CHECK_VALUE(std::isfinite(peak) && floor >= 0.0 && floor <= peak, caller,
+                    ": expected 0 <= floor <= peak, got floor = ", floor, ", peak = ", peak);
+  TORCH_CHECK_VALUE(warmup >= 0 && total >= 0, caller, ": expected warmup >= 0 and total >= 0, got ", warmup,
+                    " and ", total);
+  if (step < warmup) return peak * static_cast<double>(step + 1) / static_cast<double>(warmup + 1);
+  if (step >= total) return floor;
+  const double progress = static_cast<double>(step - warmup) / static_cast<double>(total - warmup);
+  return floor + (peak - floor) * 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
 }
 
 }  // namespace attentive

@@ -21,7 +21,7 @@
 
 #include <attentive/distributed/context_attention.h>
 #include <attentive/distributed/data_parallel.h>
-#include <attentive/train/sharded_adamw.h>
+#include <attentive/train/adamw.h>
 
 namespace attentive::test {
 namespace {

@@ -24,7 +24,6 @@
 #include <attentive/distributed/group.h>
 #include <attentive/functional/activation_checkpoint.h>
 #include <attentive/train/adamw.h>
-#include <attentive/train/sharded_adamw.h>
 
 #include "distributed/call_scenarios.h"
 #include "distributed/context_scenarios.h"

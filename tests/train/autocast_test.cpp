@@ -3,7 +3,7 @@
 #include <ATen/ops/randn.h>
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/train/autocast.h>
+#include <attentive/train/loss_scaler.h>
 
 #include "support/errors.h"
 

@@ -4,7 +4,7 @@
 #include <ATen/ops/zeros.h>
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/train/block_sampler.h>
+#include <attentive/train/evaluate.h>
 
 #include "support/compare.h"
 #include "support/errors.h"

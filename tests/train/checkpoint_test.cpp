@@ -18,7 +18,6 @@
 #include <attentive/text/tokenizer.h>
 #include <attentive/train/checkpoint.h>
 #include <attentive/train/language_model.h>
-#include <attentive/train/loss_curve.h>
 #include <attentive/train/training_log.h>
 
 #include "base/files.h"

@@ -1,8 +1,6 @@
 // Every rank of a group has separate dropout, which a checkpoint stores. The default generators belong to the
 // whole process, so these tests simulate one rank at a time.
 
-#include "train/dropout_generators.h"
-
 #include <set>
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -15,7 +13,7 @@
 #include "support/compare.h"
 #include "support/errors.h"
 #include "train/agreement.h"
-#include "train/generator_state.h"
+#include "train/run_state.h"
 #include "train/train_support.h"
 
 using namespace attentive;

@@ -2,7 +2,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/train/loss_curve.h>
+#include <attentive/train/training_log.h>
 
 #include "base/files.h"
 #include "support/temporary_folder.h"

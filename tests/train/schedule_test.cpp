@@ -3,7 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 
-#include <attentive/train/schedule.h>
+#include <attentive/train/adamw.h>
 
 #include "support/errors.h"
 

@@ -15,7 +15,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <torch/nn/modules/linear.h>
 
-#include <attentive/train/sharded_adamw.h>
+#include <attentive/train/adamw.h>
 
 #include "support/compare.h"
 #include "support/errors.h"

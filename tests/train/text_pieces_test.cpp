@@ -1,5 +1,3 @@
-#include "train/text_pieces.h"
-
 #include <fstream>
 #include <random>
 #include <vector>
@@ -12,6 +10,7 @@
 #include "base/refusal.h"
 #include "base/strings.h"
 #include "support/temporary_folder.h"
+#include "train/token_file_header.h"
 
 using namespace attentive;
 using Pieces = std::vector<std::string>;

@@ -8,7 +8,7 @@
 
 #include <attentive/text/bpe_tokenizer.h>
 #include <attentive/text/tokenizer.h>
-#include <attentive/train/text_samples.h>
+#include <attentive/train/language_model.h>
 #include <attentive/train/trainer.h>
 
 #include "base/files.h"

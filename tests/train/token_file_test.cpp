@@ -18,7 +18,6 @@
 #include "support/peak_memory.h"
 #include "support/temporary_folder.h"
 #include "train/sha256.h"
-#include "train/text_pieces.h"
 #include "train/token_file_header.h"
 #include "train/train_support.h"
 

@@ -13,8 +13,8 @@
 #include "base/files.h"
 #include "support/errors.h"
 #include "support/temporary_folder.h"
+#include "train/run_state.h"
 #include "train/sha256.h"
-#include "train/tensor_memory.h"
 #include "train/train_support.h"
 
 using namespace attentive;

@@ -13,7 +13,6 @@
 
 #include <attentive/core/option_list.h>
 #include <attentive/train/adamw.h>
-#include <attentive/train/block_sampler.h>
 #include <attentive/train/checkpoint.h>
 #include <attentive/train/evaluate.h>
 #include <attentive/train/loss_scaler.h>
