@@ -59,7 +59,7 @@ struct Count {
 constexpr size_t kPlaces = 48;
 std::array<Count, kPlaces> left_calls;
 std::atomic<int64_t> taken_calls{0};
-thread_local LeavingCall* leaving = nullptr;
+thread_local LeavingCall* innermost = nullptr;
 
 // The place of a reason, which is taken if need be.
 Count& place_of(const std::string& reason) {
@@ -81,17 +81,17 @@ Count& place_of(const std::string& reason) {
 
 void count_taken() {
   taken_calls.fetch_add(1, std::memory_order_relaxed);
-  if (leaving) leaving->taken_ = true;
+  if (innermost) innermost->taken_ = true;
 }
 
 void count_left(const std::string& reason) {
-  if (!leaving) place_of(reason).calls.fetch_add(1, std::memory_order_relaxed);
+  if (!innermost) place_of(reason).calls.fetch_add(1, std::memory_order_relaxed);
 }
 
 LeavingCall::LeavingCall(std::string reason)
-    : reason_(std::move(reason)), outer_(std::exchange(leaving, this)) {}
+    : reason_(std::move(reason)), outer_(std::exchange(innermost, this)) {}
 LeavingCall::~LeavingCall() {
-  leaving = outer_;
+  innermost = outer_;
   if (!taken_) count_left(reason_);
 }
 
