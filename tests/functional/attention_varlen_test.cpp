@@ -86,7 +86,8 @@ TEST_CASE("packed sequences equal one call per sequence", "[varlen]") {
 
 TEST_CASE("score and mask functions count within a packed sequence, whose number is at.batch",
           "[varlen][score]") {
-  const auto backend = GENERATE(Backend::Auto, Backend::Reference);  // an empty sequence alone is none of Native's calls
+  const auto backend =
+      GENERATE(Backend::Auto, Backend::Reference);  // an empty sequence alone is none of Native's calls
   INFO(to_string(backend));
   at::manual_seed(8);
   Packed p;
