@@ -73,11 +73,11 @@ Call attention_call(const Settings& s, Tensors* leaves) {
   if (s.weights) extras.weights = Weights::Clean;
   if (s.own_alibi) {
     const auto slope = captured(alibi_slopes(s.heads));
-    extras.score =
-        score_mod([=](auto score, auto at) { return score - slope(at.head) * abs(at.query - at.key); });
+    extras.score = score_mod(
+        [=](auto score, auto pair) { return score - slope(pair.head) * abs(pair.query - pair.key); });
   }
   if (s.sigmoid) {
-    extras.score = score_mod([](auto score, auto at) { return sigmoid(score - log(at.keys)); });
+    extras.score = score_mod([](auto score, auto pair) { return sigmoid(score - log(pair.keys)); });
     extras.normalise = Normalise::None;
   }
   return [=] {

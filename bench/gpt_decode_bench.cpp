@@ -102,8 +102,8 @@ double read(const std::vector<at::Tensor>& tensors) {
 template <CausalLanguageModel Model>
 void fill(Model& model, const at::Tensor& ids, KVCache& cache) {
   const auto tokens = ids.size(1) - 1;
-  for (int64_t at = 0; at < tokens; at += 128)
-    model.forward_cached(ids.narrow(1, at, std::min<int64_t>(128, tokens - at)), cache);
+  for (int64_t offset = 0; offset < tokens; offset += 128)
+    model.forward_cached(ids.narrow(1, offset, std::min<int64_t>(128, tokens - offset)), cache);
 }
 
 template <CausalLanguageModel Model>

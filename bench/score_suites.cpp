@@ -187,13 +187,14 @@ void restated(Runner& runner, const Shape& shape, at::ScalarType type, bool back
   };
   const std::vector<Pair> pairs = {
       {"ALiBi",
-       {.score = score_mod([=](auto s, auto at) { return s - slope(at.head) * abs(at.query - at.key); })},
+       {.score =
+            score_mod([=](auto s, auto pair) { return s - slope(pair.head) * abs(pair.query - pair.key); })},
        causal,
        {.alibi_slopes = slopes}},
       {"softcap", {.score = score_mod([](auto s, auto) { return 20.0f * tanh(s / 20.0f); })}, capped, {}},
       {"relative bias",
-       {.score =
-            score_mod([=](auto s, auto at) { return s + number(at.head, at.query - at.key + at.keys); })},
+       {.score = score_mod(
+            [=](auto s, auto pair) { return s + number(pair.head, pair.query - pair.key + pair.keys); })},
        causal,
        {.mask = Mask::per_head(Mask::bias(table.index({at::indexing::Slice(), differences}).contiguous()))}}};
   for (const auto& pair : pairs) {
@@ -220,32 +221,36 @@ std::vector<Variant> gallery(int64_t heads, int64_t tokens) {
   const auto document = captured_indices(at::arange(tokens).div(200, "floor"));
   const auto hops = captured_indices(at::randint(32, {tokens, tokens}, at::kInt));
   return {
-      {"relative", {.score = score_mod([](auto s, auto at) { return s + 0.01f * (at.query - at.key); })}},
-      {"ALiBi",
-       {.score = score_mod([=](auto s, auto at) { return s + slope(at.head) * (at.key - at.query); })}},
+      {"relative",
+       {.score = score_mod([](auto s, auto pair) { return s + 0.01f * (pair.query - pair.key); })}},
+      {"ALiBi", {.score = score_mod([=](auto s, auto pair) {
+                   return s + slope(pair.head) * (pair.key - pair.query);
+                 })}},
       {"softcap", {.score = score_mod([](auto s, auto) { return 20.0f * tanh(s / 20.0f); })}},
-      {"learned table", {.score = score_mod([=](auto s, auto at) {
-                           return s + table(at.head, at.query - at.key + at.keys);
+      {"learned table", {.score = score_mod([=](auto s, auto pair) {
+                           return s + table(pair.head, pair.query - pair.key + pair.keys);
                          })}},
-      {"Gaussian", {.score = score_mod([=](auto s, auto at) {
-                      const auto d = (at.query - at.key) / width(at.head);
+      {"Gaussian", {.score = score_mod([=](auto s, auto pair) {
+                      const auto d = (pair.query - pair.key) / width(pair.head);
                       return s - 0.5f * d * d;
                     })}},
       {"graph distance",
-       {.score = score_mod([=](auto s, auto at) { return s + graph(hops(at.query, at.key)); })}},
+       {.score = score_mod([=](auto s, auto pair) { return s + graph(hops(pair.query, pair.key)); })}},
       {"softplus", {.score = score_mod([](auto s, auto) { return softplus(s); })}},
-      {"causal", {.block_mask = mask_mod([](auto at) { return at.key <= at.query; })}},
-      {"window",
-       {.block_mask = mask_mod([](auto at) { return (at.key <= at.query) & (at.query - at.key < 256); })}},
-      {"prefix LM", {.block_mask = mask_mod([](auto at) { return (at.key <= at.query) | (at.key < 128); })}},
-      {"documents", {.block_mask = mask_mod([=](auto at) {
-                       return (document(at.query) == document(at.key)) & (at.key <= at.query);
+      {"causal", {.block_mask = mask_mod([](auto pair) { return pair.key <= pair.query; })}},
+      {"window", {.block_mask = mask_mod([](auto pair) {
+                    return (pair.key <= pair.query) & (pair.query - pair.key < 256);
+                  })}},
+      {"prefix LM",
+       {.block_mask = mask_mod([](auto pair) { return (pair.key <= pair.query) | (pair.key < 128); })}},
+      {"documents", {.block_mask = mask_mod([=](auto pair) {
+                       return (document(pair.query) == document(pair.key)) & (pair.key <= pair.query);
                      })}},
-      {"dilated", {.block_mask = mask_mod([](auto at) {
-                     return (at.key <= at.query) & ((at.query - at.key) % 4 == 0);
+      {"dilated", {.block_mask = mask_mod([](auto pair) {
+                     return (pair.key <= pair.query) & ((pair.query - pair.key) % 4 == 0);
                    })}},
       {"sigmoid",
-       {.score = score_mod([](auto s, auto at) { return sigmoid(s - log(at.keys)); }),
+       {.score = score_mod([](auto s, auto pair) { return sigmoid(s - log(pair.keys)); }),
         .normalise = Normalise::None}},
   };
 }
@@ -272,7 +277,7 @@ void sigmoid_attention(Runner& runner, const Shape& shape, at::ScalarType type, 
   auto c = case_of("sigmoid", shape, type, backward);
   if (!runner.wants(c)) return;
   const auto pass = pass_of(shape, type, backward);
-  const AttentionExtras own{.score = score_mod([](auto s, auto at) { return sigmoid(s - log(at.keys)); }),
+  const AttentionExtras own{.score = score_mod([](auto s, auto pair) { return sigmoid(s - log(pair.keys)); }),
                             .normalise = Normalise::None};
   const AttentionOptions causal{.causal = Causal::BottomRight};
   auto definition = causal;
@@ -294,7 +299,7 @@ void documents(Runner& runner, const Shape& shape, int64_t count, at::ScalarType
   const auto pass = pass_of(shape, type, false);
   const int64_t T = shape.T, length = T / count;
   const auto document = captured_indices(at::arange(T).div(length, "floor"));
-  const auto mask = mask_mod([=](auto at) { return document(at.query) == document(at.key); });
+  const auto mask = mask_mod([=](auto pair) { return document(pair.query) == document(pair.key); });
   const auto kept = BlockMask::kept(mask, 1, 1, T, T);
   const AttentionOptions causal{.causal = Causal::BottomRight};
   const auto ends = at::arange(0, T + 1, length);

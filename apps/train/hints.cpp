@@ -41,8 +41,8 @@ std::string first_word(std::string_view text, size_t longest) {
       std::find_if_not(begin, begin + static_cast<std::ptrdiff_t>(std::min(left, longest + 1)), is_word);
   auto size = static_cast<size_t>(end - begin);
   if (size <= longest) return {begin, end};
-  const auto continues = [&](size_t at) {
-    return (static_cast<unsigned char>(begin[static_cast<std::ptrdiff_t>(at)]) & 0xc0) == 0x80;
+  const auto continues = [&](size_t offset) {
+    return (static_cast<unsigned char>(begin[static_cast<std::ptrdiff_t>(offset)]) & 0xc0) == 0x80;
   };
   for (size = longest; size > 0 && continues(size);) --size;
   return {begin, begin + static_cast<std::ptrdiff_t>(size)};

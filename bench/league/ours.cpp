@@ -130,12 +130,13 @@ Call call_of(const Json& command) {
   if (own) {
     const auto slope = captured(slopes), number = captured(table);
     if (variant == "ALiBi") {
-      extras.score = score_mod([=](auto s, auto at) { return s - slope(at.head) * (at.query - at.key); });
+      extras.score =
+          score_mod([=](auto s, auto pair) { return s - slope(pair.head) * (pair.query - pair.key); });
     } else if (variant == "softcap") {
       extras.score = score_mod([](auto s, auto) { return 20.0f * tanh(s / 20.0f); });
     } else if (variant == "relative bias") {
-      extras.score =
-          score_mod([=](auto s, auto at) { return s + number(at.head, at.query - at.key + at.keys); });
+      extras.score = score_mod(
+          [=](auto s, auto pair) { return s + number(pair.head, pair.query - pair.key + pair.keys); });
     } else {
       throw std::invalid_argument("no score function is needed for " + variant);
     }

@@ -32,7 +32,7 @@ struct Call {
 
   // Attention with one of the functions, or with both.
   at::Tensor by_functions(bool scored, bool masked) const {
-    const auto own = own_functions(table, documents);
+    const auto own = user_functions(table, documents);
     attentive::AttentionExtras extras;
     if (scored) extras.score = own.score;
     if (masked) extras.block_mask = own.block_mask;

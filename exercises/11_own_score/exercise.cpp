@@ -4,7 +4,7 @@
 
 namespace exercises {
 
-attentive::AttentionExtras own_functions(const at::Tensor& table, const at::Tensor& documents) {
+attentive::AttentionExtras user_functions(const at::Tensor& table, const at::Tensor& documents) {
   const auto bias = attentive::captured(table);
   const auto document = attentive::captured_indices(documents);
   // THE GAP: every score stays as it is, and every query sees every key.

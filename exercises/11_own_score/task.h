@@ -12,6 +12,6 @@ namespace exercises {
 ///     query's position and the key's; pairs that are D - 1 or more apart take the last number of the head.
 ///     Gradients flow to it.
 ///   documents (S), integers: a query sees the keys of its own document, whose number is the same.
-attentive::AttentionExtras own_functions(const at::Tensor& table, const at::Tensor& documents);
+attentive::AttentionExtras user_functions(const at::Tensor& table, const at::Tensor& documents);
 
 }  // namespace exercises

@@ -4,13 +4,14 @@
 
 namespace exercises {
 
-attentive::AttentionExtras own_functions(const at::Tensor& table, const at::Tensor& documents) {
+attentive::AttentionExtras user_functions(const at::Tensor& table, const at::Tensor& documents) {
   const auto bias = attentive::captured(table);
   const auto document = attentive::captured_indices(documents);
   const int64_t last = table.size(1) - 1;
   const auto score = attentive::score_mod(
-      [=](auto s, auto at) { return s + bias(at.head, min(abs(at.query - at.key), last)); });
-  const auto mask = attentive::mask_mod([=](auto at) { return document(at.query) == document(at.key); });
+      [=](auto s, auto pair) { return s + bias(pair.head, min(abs(pair.query - pair.key), last)); });
+  const auto mask =
+      attentive::mask_mod([=](auto pair) { return document(pair.query) == document(pair.key); });
   return {.score = score, .block_mask = mask};
 }
 

@@ -33,7 +33,7 @@
 #include <attentive/notebooks/chapter_3.h>
 #include <attentive/notebooks/toy_notebook.h>
 #include <attentive/notebooks/vision_transformer.h>
-#include <attentive/score/pair_functions.h>
+#include <attentive/score/score_callbacks.h>
 #include <attentive/score/score_mod.h>
 #include <attentive/score/tensors.h>
 #include <attentive/score/tiles.h>

@@ -26,7 +26,7 @@ bool has_mask(const SdpaCall& call) {
 
 // Whether x is a CPU tensor and nothing else: no fake, functional, batched, nested or quantized tensor, none
 // of a subclass that listens, and none with a pending sign change.
-bool is_ordinary(const at::Tensor& x) {
+bool is_not_subclass(const at::Tensor& x) {
   constexpr auto kCpu = c10::BackendComponent::CPUBit;
   static const auto kKeys = c10::DispatchKeySet(c10::DispatchKey::CPU) |
                             c10::getAutogradRelatedKeySetFromBackend(kCpu) |
@@ -83,7 +83,7 @@ at::Tensor of_rank_4(at::Tensor x, int64_t rank_of_q) {
 
 }  // namespace
 
-Decision pose(const SdpaCall& call) {
+Decision problem_of(const SdpaCall& call) {
   if (const auto why = misfit(call); !why.empty()) return Decision::left(std::string(why));
   if (!(call.dropout_p >= 0.0 && call.dropout_p <= 1.0)) return Decision::left("dropout_p is no probability");
   Problem problem;
@@ -115,8 +115,8 @@ Decision decide_sdpa(const SdpaCall& call) {
   const auto wanted = sdpa_switch().load(std::memory_order_relaxed);
   if (!at::globalContext().userEnabledFlashSDP())
     return Decision::left("the program excludes fused kernels (sdpa_kernel, setSDPUseFlash)");
-  if (!is_ordinary(call.q) || !is_ordinary(call.k) || !is_ordinary(call.v) ||
-      (has_mask(call) && !is_ordinary(*call.mask)))
+  if (!is_not_subclass(call.q) || !is_not_subclass(call.k) || !is_not_subclass(call.v) ||
+      (has_mask(call) && !is_not_subclass(*call.mask)))
     return Decision::left("it needs ordinary CPU tensors");
   if (somebody_listens()) return Decision::left("a dispatch mode or a transform sees PyTorch's operators");
   if (call.dropout_p > 0.0 && wanted == Switch::ExactDropout)
@@ -124,7 +124,7 @@ Decision decide_sdpa(const SdpaCall& call) {
   if (has_tangent(call.q) || has_tangent(call.k) || has_tangent(call.v) ||
       (has_mask(call) && has_tangent(*call.mask)))
     return Decision::left("it does not support forward-mode differentiation");
-  auto decision = pose(call);
+  auto decision = problem_of(call);
   if (decision.problem && !worth_taking(*decision.problem, is_differentiated(call)))
     return Decision::left("PyTorch is faster for a call of this size");
   return decision;
@@ -138,7 +138,7 @@ Decision decide_flash(const SdpaCall& call, bool differentiated) {
     return Decision::left("the sizes of q, k and v do not match");
   if (has_mask(call) && call.mask->dim() == 3)
     return Decision::left("it needs a mask of rank 2 or 4 in this operator");
-  auto decision = pose(call);
+  auto decision = problem_of(call);
   if (decision.problem && !worth_taking(*decision.problem, differentiated))
     return Decision::left("PyTorch is faster for a call of this size");
   return decision;

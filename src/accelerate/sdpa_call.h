@@ -44,7 +44,7 @@ struct Decision {
 };
 
 /// Whether the kernel can compute the call as PyTorch defines it. Whether it may, or should, is not asked.
-Decision pose(const SdpaCall& call);
+Decision problem_of(const SdpaCall& call);
 
 /// Decides about a call of scaled_dot_product_attention.
 Decision decide_sdpa(const SdpaCall& call);
@@ -77,7 +77,7 @@ class EverySizeGuard {
 /// Registers them with PyTorch's dispatcher. Until the switch is set, every one of them calls PyTorch's
 /// function. Throws c10::NotImplementedError if another library has registered one of them, and registers
 /// nothing then.
-void open_doors();
+void register_sdpa_operators();
 
 // Counts the calls of the report. No function here takes a lock.
 

@@ -126,18 +126,18 @@ class RegularFile {
 std::string read_file(const std::filesystem::path& path, size_t most) {
   const RegularFile file(path);
   std::string text(std::min(file.size(), most), '\0');
-  size_t at = 0;
-  while (at < most) {
+  size_t offset = 0;
+  while (offset < most) {
     // Space for one more byte than the file had when it was opened: reading it proves that the file did not
     // grow.
-    if (at == text.size()) text.resize(std::min(most, at + 4096));
-    const auto got = ::read(file.descriptor(), text.data() + at, text.size() - at);
+    if (offset == text.size()) text.resize(std::min(most, offset + 4096));
+    const auto got = ::read(file.descriptor(), text.data() + offset, text.size() - offset);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail_to_read(errno, "cannot read " + path.string());
     if (got == 0) break;
-    at += static_cast<size_t>(got);
+    offset += static_cast<size_t>(got);
   }
-  text.resize(at);
+  text.resize(offset);
   return text;
 }
 

@@ -11,8 +11,8 @@
 #include <attentive/cache/kv_cache.h>
 
 #include "core/check.h"
-#include "core/kept_tensors.h"
 #include "core/modes.h"
+#include "core/normal_tensors.h"
 
 namespace attentive {
 namespace {
@@ -75,8 +75,8 @@ KVCache::KVCache(KVCacheOptions options, int64_t slots) : options_(options), slo
 
 std::vector<KVCache::Layer> KVCache::empty_layers(int64_t batch) const {
   const auto bytes = checked_bytes(options_, batch, slots_);
-  return reserving(kKVCache, std::to_string(bytes) + " bytes", [&] {
-    const KeptTensors kept;
+  return with_allocation_errors(kKVCache, std::to_string(bytes) + " bytes", [&] {
+    const NormalTensorsGuard kept;
     const auto type = at::TensorOptions(options_.dtype).device(options_.device);
     std::vector<Layer> layers(static_cast<size_t>(options_.layers));
     for (auto& layer : layers) {
@@ -187,8 +187,8 @@ void KVCache::reorder(const at::Tensor& rows) {
   };
   // All memory is allocated before the first number moves, so that a failure leaves the cache unchanged.
   if (index.size(0) == options_.batch) {
-    auto chosen =
-        reserving(kKVCache, "a layer", [&] { return at::empty_like(held(layers_[0], layers_[0].k)); });
+    auto chosen = with_allocation_errors(kKVCache, "a layer",
+                                         [&] { return at::empty_like(held(layers_[0], layers_[0].k)); });
     for (auto& layer : layers_) {
       for (const auto* tensor : {&layer.k, &layer.v}) {
         at::index_select_out(chosen, held(layer, *tensor), 0, place);

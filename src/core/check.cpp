@@ -3,7 +3,7 @@
 #include <sstream>
 #include <string>
 
-#include "core/kept_tensors.h"
+#include "core/normal_tensors.h"
 
 namespace attentive {
 
@@ -66,7 +66,7 @@ void check_probability(std::string_view caller, std::string_view name, double p)
   TORCH_CHECK_VALUE(p >= 0.0 && p <= 1.0, caller, ": expected ", name, " in [0, 1], got ", p);
 }
 
-void fail_reserving(std::string_view caller, std::string_view what, std::string_view reason) {
+void fail_allocation(std::string_view caller, std::string_view what, std::string_view reason) {
   const auto line = reason.substr(0, reason.find('\n'));
   C10_THROW_ERROR(OutOfMemoryError,
                   std::string(caller) + ": cannot reserve " + std::string(what) + ": " + std::string(line));

@@ -4,7 +4,7 @@
 #include <attentive/core/mask.h>
 
 #include "core/check.h"
-#include "core/kept_tensors.h"
+#include "core/normal_tensors.h"
 
 namespace attentive {
 namespace {
@@ -17,7 +17,7 @@ at::Tensor as_bool(std::string_view caller, const at::Tensor& mask) {
   TORCH_CHECK_TYPE(at::isIntegralType(mask.scalar_type(), /*includeBool=*/false), caller,
                    ": expected a bool or integer tensor (non-zero: true), got ", describe(mask),
                    "; for numbers that are added to the scores use Mask::bias");
-  const KeptTensors kept;  // a mask may be made under c10::InferenceMode and used in training
+  const NormalTensorsGuard kept;  // a mask may be made under c10::InferenceMode and used in training
   return mask.ne(0);
 }
 
@@ -51,7 +51,7 @@ Mask Mask::keep(const at::Tensor& mask) {
 
 Mask Mask::hide(const at::Tensor& mask) {
   const auto hidden = as_bool("Mask::hide", mask);
-  const KeptTensors kept;
+  const NormalTensorsGuard kept;
   Mask result;
   result.keep_.push_back(hidden.bitwise_not());
   return result;

@@ -11,11 +11,11 @@ namespace attentive {
 
 /// Asks the system for large pages for new memory: its first use causes a page fault for every page, which
 /// costs more than writing one. Contents stay as they are, and the system may refuse.
-void prefer_large_pages(void* data, uint64_t bytes);
+void advise_huge_pages_at(void* data, uint64_t bytes);
 
 /// Does so for a new tensor on the CPU that is so large that the C library takes it from the system and gives
 /// it back each time. Smaller ones lie in memory that was used before.
-at::Tensor in_large_pages(at::Tensor fresh);
+at::Tensor advise_huge_pages(at::Tensor fresh);
 
 /// A fast 64-bit hash of a text, equal on all machines of one byte order. It is not cryptographic: it
 /// protects against accidental collisions, not deliberate ones.

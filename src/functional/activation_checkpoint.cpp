@@ -376,8 +376,8 @@ class ActivationCheckpoint : public torch::autograd::Function<ActivationCheckpoi
                                        /*allow_unused=*/true);
     }
     variable_list found(ends.size());
-    for (size_t i = 0, at = 0; i < found.size(); ++i) {
-      if (context->needs_input_grad(i)) found[i] = computed[at++];
+    for (size_t i = 0, offset = 0; i < found.size(); ++i) {
+      if (context->needs_input_grad(i)) found[i] = computed[offset++];
     }
     found.resize(found.size() + 3);  // for the other arguments of `forward`
     return found;
@@ -436,7 +436,7 @@ std::vector<at::Generator> generators_for(const std::vector<at::Tensor>& inputs,
 // Whether the call is recorded for a backward pass. Tangents and subclasses would be lost in the first run.
 bool is_checkpointed(const std::vector<at::Tensor>& inputs) {
   if (!at::GradMode::is_enabled()) return false;
-  return std::all_of(inputs.begin(), inputs.end(), is_ordinary);
+  return std::all_of(inputs.begin(), inputs.end(), is_not_subclass);
 }
 
 // Runs the function for the first time, and finds the tensors that it captured. If it throws, the generators

@@ -16,8 +16,8 @@
 #include <attentive/functional/attention.h>
 #include <attentive/functional/explain.h>
 
-#include "core/kept_tensors.h"
 #include "core/modes.h"
+#include "core/normal_tensors.h"
 #include "functional/dispatch.h"
 #include "functional/mask_check.h"
 #include "functional/problem_builder.h"
@@ -263,7 +263,7 @@ Explanation explain(const at::Tensor& q, const at::Tensor& k, const at::Tensor& 
   auto explanation = explain_dispatch(options.backend, problem);
   if (problem.score) explanation.notes.push_back(fmt::format("score function {}", problem.score.name()));
   if (problem.q.is_meta()) return explanation;  // a mask without numbers
-  const KeptTensors kept;
+  const NormalTensorsGuard kept;
   if (problem.mask) {
     const bool tiled = explanation.chosen == Backend::Native && problem.q.is_cpu();
     explanation.notes.push_back(tiled ? mask_tiles(problem)

@@ -15,7 +15,7 @@
 #include <attentive/functional/attention_recorder.h>
 
 #include "core/check.h"
-#include "core/kept_tensors.h"
+#include "core/normal_tensors.h"
 #include "functional/dispatch.h"
 #include "functional/mask_check.h"
 #include "functional/problem_builder.h"
@@ -42,7 +42,7 @@ void drop_closed(Listeners& all) {
 
 // Makes copies normal tensors without history or tangent, whatever mode the call runs in.
 class Copying {
-  KeptTensors kept_;
+  NormalTensorsGuard kept_;
   c10::AutoFwGradMode no_tangents_{false};
 };
 
@@ -86,7 +86,7 @@ void show(const torch::nn::Module* caller, const std::function<RecordedAttention
   const auto shared = [&]() -> const RecordedAttention& {
     if (!call) {
       const Copying guard;
-      call = reserving("AttentionRecorder", "the copy of a call", make);
+      call = with_allocation_errors("AttentionRecorder", "the copy of a call", make);
     }
     return *call;
   };
@@ -261,7 +261,7 @@ using kernels::Problem;
 
 // Makes results normal tensors of full precision, whatever mode the caller is in.
 class Computing {
-  KeptTensors kept_;
+  NormalTensorsGuard kept_;
   c10::impl::ExcludeDispatchKeyGuard no_autocast_{c10::autocast_dispatch_keyset};
 };
 

@@ -7,13 +7,13 @@
 #include <attentive/score/tensors.h>
 
 #include "core/check.h"
-#include "core/kept_tensors.h"
+#include "core/normal_tensors.h"
 #include "kernels/native_cpu/backend.h"
 
 namespace attentive {
 namespace {
 
-using detail::PairRow;
+using detail::CallbackRow;
 
 // A tensor of pairs (B, H, L, S) as the rows of the kernel read it; B and H may be 1 for all.
 struct KeepPairs {
@@ -37,7 +37,7 @@ struct KeepPairs {
   }
 
   // The first pair of a row.
-  const bool* at(const PairRow& row) const {
+  const bool* at(const CallbackRow& row) const {
     check_lengths(row.queries, row.keys);
     const int64_t b = batch == 1 ? 0 : row.batch, h = heads == 1 ? 0 : row.head;
     if (b >= batch) detail::throw_captured_range(tensor->tensor.sizes(), 0, b);
@@ -47,16 +47,16 @@ struct KeepPairs {
   }
 };
 
-void hide(PairRow& row, const bool* pairs, int64_t stride) {
+void hide(CallbackRow& row, const bool* pairs, int64_t stride) {
   uint8_t* const keep = row.keep;
   for (int64_t c = row.lo; c < row.hi; ++c) keep[c] &= static_cast<uint8_t>(pairs[c * stride]);
 }
 
-void keep_along_keys(const void* function, PairRow& row) {
+void keep_along_keys(const void* function, CallbackRow& row) {
   hide(row, static_cast<const KeepPairs*>(function)->at(row), 1);
 }
 
-void keep_along_queries(const void* function, PairRow& row) {
+void keep_along_queries(const void* function, CallbackRow& row) {
   const auto& keep = *static_cast<const KeepPairs*>(function);
   hide(row, keep.at(row), keep.keys);
 }
@@ -68,14 +68,14 @@ class KeepFunction final : public detail::PairFunction {
   detail::TensorScore score(const detail::TensorScore& s, const detail::TensorPairs&) const override {
     return s;
   }
-  detail::TensorMask mask(const detail::TensorPairs& at) const override {
-    const auto& places = *at.batch.evaluation;
-    if (!places.listed && !at.queries.pairs.is_meta())
-      keep_.check_lengths(at.queries.pairs.item<int64_t>(), at.keys.pairs.item<int64_t>());
-    const detail::TensorIndex all = 0, query = at.query - (at.keys - at.queries);
-    const detail::TensorArguments pair(keep_.batch == 1 ? all : at.batch, keep_.heads == 1 ? all : at.head,
-                                       query, at.key);
-    return {look_up_numbers(keep_.tensor, pair).pairs.ne(0)};
+  detail::TensorMask mask(const detail::TensorPairs& pair) const override {
+    const auto& places = *pair.batch.evaluation;
+    if (!places.listed && !pair.queries.pairs.is_meta())
+      keep_.check_lengths(pair.queries.pairs.item<int64_t>(), pair.keys.pairs.item<int64_t>());
+    const detail::TensorIndex all = 0, query = pair.query - (pair.keys - pair.queries);
+    const detail::TensorArguments place(keep_.batch == 1 ? all : pair.batch,
+                                        keep_.heads == 1 ? all : pair.head, query, pair.key);
+    return {look_up_numbers(keep_.tensor, place).pairs.ne(0)};
   }
   const void* function() const override { return &keep_; }
   const detail::PairFunctionCode& code(detail::VectorSet) const override {
@@ -116,7 +116,7 @@ BlockMask BlockMask::kept(const at::Tensor& keep) {
                     "got ",
                     describe(keep));
   TORCH_CHECK_VALUE(keep.is_cpu(), caller, ": expected keep on the CPU, got it on ", keep.device());
-  const KeptTensors kept;
+  const NormalTensorsGuard kept;
   auto pairs = keep;
   while (pairs.dim() < 4) pairs = pairs.unsqueeze(0);
   for (const int64_t d : {0, 1}) {

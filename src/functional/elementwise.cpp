@@ -144,19 +144,20 @@ bool counted(const at::Tensor& x, double p) {
 at::Tensor drop_features(const at::Tensor& x, double p, bool training) {
   if (!training || p == 0) return x;
   if (!counted(x, p)) return at::dropout(x, p, /*train=*/true);
-  if (is_plain(x)) return FeatureDropout::apply(x, std::optional<at::Tensor>(), p);
+  if (is_contiguous_cpu(x)) return FeatureDropout::apply(x, std::optional<at::Tensor>(), p);
   return times_mask(x, kernels::draw_dropout_key(std::nullopt), p);
 }
 
 at::Tensor add_dropped(const at::Tensor& residual, const at::Tensor& x, double p, bool training) {
-  if (training && counted(x, p) && is_plain(x) && is_plain(residual) && residual.sizes() == x.sizes()) {
+  if (training && counted(x, p) && is_contiguous_cpu(x) && is_contiguous_cpu(residual) &&
+      residual.sizes() == x.sizes()) {
     return FeatureDropout::apply(x, std::optional(residual), p);
   }
   return residual + drop_features(x, p, training);
 }
 
 at::Tensor gelu_tanh(const at::Tensor& x) {
-  return is_plain(x) ? Gelu::apply(x) : at::gelu(x, "tanh");
+  return is_contiguous_cpu(x) ? Gelu::apply(x) : at::gelu(x, "tanh");
 }
 
 namespace {
@@ -231,7 +232,7 @@ void rotate_rows(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& s
 
 at::Tensor fused_rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps, double offset) {
   const auto type = x.scalar_type();
-  if (!is_fusible(x) || !is_plain(x, type) || !is_plain(weight, type)) return {};
+  if (!is_fusible(x) || !is_contiguous_cpu(x, type) || !is_contiguous_cpu(weight, type)) return {};
   at::Tensor out;
   for_numbers(type, [&](auto number) {
     out = at::empty(x.sizes(), x.options());
@@ -244,8 +245,8 @@ at::Tensor fused_rotated_halves(const at::Tensor& x, const at::Tensor& cos, cons
   const auto type = x.scalar_type();
   if (!is_fusible(x) || x.dim() != 4 || x.layout() != at::kStrided || x.is_neg() || x.stride(3) != 1)
     return {};
-  if (!is_ordinary(x)) return {};
-  if (!is_plain(cos, type) || !is_plain(sin, type)) return {};
+  if (!is_not_subclass(x)) return {};
+  if (!is_contiguous_cpu(cos, type) || !is_contiguous_cpu(sin, type)) return {};
   at::Tensor out;
   for_numbers(type, [&](auto number) {
     out = at::empty(x.sizes(), x.options());

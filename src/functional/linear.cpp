@@ -125,7 +125,7 @@ class WidenedLinear : public torch::autograd::Function<WidenedLinear> {
 
 // Whether WidenedLinear may compute with x.
 bool is_dense(const at::Tensor& x) {
-  return !x.defined() || (x.layout() == at::kStrided && is_ordinary(x));
+  return !x.defined() || (x.layout() == at::kStrided && is_not_subclass(x));
 }
 
 // function(x W^T + b) by this package's own products, or an undefined tensor.
@@ -244,7 +244,7 @@ at::Tensor sparse_gradient(const at::Tensor& grad, const at::Tensor& ids, at::In
 // Whether nobody else holds the gradient or its memory. A transposed product is a view, which holds its base.
 bool may_change(const at::Tensor& gradient) {
   if (at::GradMode::is_enabled() || gradient.use_count() != 1 || !gradient.is_non_overlapping_and_dense() ||
-      !is_ordinary(gradient)) {
+      !is_not_subclass(gradient)) {
     return false;
   }
   const auto holders = gradient.storage().use_count();
@@ -279,7 +279,7 @@ class LookedUp : public torch::autograd::Function<LookedUp> {
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     const auto ids = context->get_saved_variables()[0];
     const auto sizes = context->saved_data["sizes"].toIntVector();
-    if (!is_ordinary(grads[0])) {
+    if (!is_not_subclass(grads[0])) {
       return {at::embedding_dense_backward(grads[0], ids, sizes[0], kNoPadding, false), {}};
     }
     return {sparse_gradient(grads[0], ids, sizes), {}};
@@ -288,18 +288,18 @@ class LookedUp : public torch::autograd::Function<LookedUp> {
 
 }  // namespace
 
-TokenWeights::TokenWeights(const at::Tensor& table, const at::Tensor& head, const at::Tensor& ids)
+TiedEmbedding::TiedEmbedding(const at::Tensor& table, const at::Tensor& head, const at::Tensor& ids)
     : table_(table),
       head_(head),
       split_(table.is_same(head) && at::GradMode::is_enabled() && table.requires_grad() && table.is_cpu() &&
-             is_ordinary(table) && ids.numel() > 0 && ids.numel() < table.size(0)) {
+             is_not_subclass(table) && ids.numel() > 0 && ids.numel() < table.size(0)) {
   if (!split_) return;
   const auto uses = TwoUses::apply(table);
   table_ = uses[0];
   head_ = uses[1];
 }
 
-at::Tensor TokenWeights::rows_of(const at::Tensor& ids) const {
+at::Tensor TiedEmbedding::rows_of(const at::Tensor& ids) const {
   return split_ ? LookedUp::apply(table_, ids) : at::embedding(table_, ids);
 }
 

@@ -21,8 +21,8 @@
 
 #include "core/check.h"
 #include "core/modes.h"
+#include "functional/gradient_accumulator.h"
 #include "functional/linear.h"
-#include "functional/sum_of_products.h"
 
 namespace attentive {
 namespace {
@@ -59,7 +59,7 @@ struct Wanted {
 // The gradients that are wanted, in the dtype of sums.
 struct Gradients {
   at::Tensor hidden;
-  SumOfProducts weight;
+  GradientAccumulator weight;
   at::Tensor bias;
 };
 
@@ -136,7 +136,8 @@ Pass run_chunks(const Inputs& inputs, const LossSettings& settings, Wanted wante
   Pass pass{at::empty({tokens}, wide), {}};
   auto& gradients = pass.gradients;
   if (wanted.hidden) gradients.hidden = at::empty({tokens, width}, wide);
-  if (wanted.weight) gradients.weight = SumOfProducts(vocabulary, width, hidden.options(), settings.weight);
+  if (wanted.weight)
+    gradients.weight = GradientAccumulator(vocabulary, width, hidden.options(), settings.weight);
   if (wanted.bias) gradients.bias = at::zeros({vocabulary}, wide);
   const auto buffer = at::empty({std::min(tokens, kLossTokens), vocabulary}, hidden.options());
   for (int64_t token = 0; token < tokens; token += kLossTokens) {
@@ -375,7 +376,7 @@ at::Tensor linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weig
 
   const Inputs inputs{rows, weight, options.bias, counted};
   at::Tensor result;
-  if (is_ordinary(rows) && is_ordinary(weight) && is_ordinary(options.bias)) {
+  if (is_not_subclass(rows) && is_not_subclass(weight) && is_not_subclass(options.bias)) {
     const auto needs = [](const at::Tensor& x) {
       return at::GradMode::is_enabled() && x.defined() && x.requires_grad();
     };

@@ -18,7 +18,7 @@
 #include <attentive/functional/explain.h>
 
 #include "core/check.h"
-#include "core/kept_tensors.h"
+#include "core/normal_tensors.h"
 #include "functional/problem_builder.h"
 
 namespace attentive {
@@ -250,10 +250,10 @@ std::vector<std::string> lines_of(const Problem& problem, const Rectangle& part,
   };
   const auto visible = on_host(visible_in(problem, part)), biased = on_host(added_in(problem, part).ne(0));
   std::vector<std::string> lines(part.rows);
-  for (int64_t at = 0; at < part.rows * part.cols; ++at) {
-    auto& line = lines[at / part.cols];
+  for (int64_t offset = 0; offset < part.rows * part.cols; ++offset) {
+    auto& line = lines[offset / part.cols];
     if (!line.empty()) line += ' ';
-    line += !visible.const_data_ptr<bool>()[at] ? '.' : biased.const_data_ptr<bool>()[at] ? '+' : 'x';
+    line += !visible.const_data_ptr<bool>()[offset] ? '.' : biased.const_data_ptr<bool>()[offset] ? '+' : 'x';
   }
   return lines;
 }
@@ -314,7 +314,7 @@ std::string differing_items(const Problem& problem, const MaskView& view) {
 
 std::string described(const char* caller, const Mask& mask, const AttentionOptions& options, int64_t queries,
                       int64_t keys, const MaskView& view) {
-  const KeptTensors kept;
+  const NormalTensorsGuard kept;
   const auto problem = problem_of_mask(caller, mask, options, queries, keys);
   TORCH_CHECK_VALUE(view.batch >= 0 && view.batch < problem.batch(), caller,
                     ": expected a batch item in [0, ", problem.batch(), "), got ", view.batch);

@@ -9,7 +9,7 @@
 #include <attentive/score/score_mod.h>
 
 #include "core/check.h"
-#include "core/kept_tensors.h"
+#include "core/normal_tensors.h"
 
 namespace attentive {
 namespace {
@@ -68,14 +68,16 @@ MaskMod document_mask(const at::Tensor& documents) {
                     "document_mask: expected documents of shape (S) or (B, S), got ", describe(documents));
   const auto document = captured_indices(documents);
   if (documents.dim() == 1)
-    return mask_mod([document](auto at) { return document(at.query) == document(at.key); }, "document_mask");
-  return mask_mod([document](auto at) { return document(at.batch, at.query) == document(at.batch, at.key); },
-                  "document_mask");
+    return mask_mod([document](auto pair) { return document(pair.query) == document(pair.key); },
+                    "document_mask");
+  return mask_mod(
+      [document](auto pair) { return document(pair.batch, pair.query) == document(pair.batch, pair.key); },
+      "document_mask");
 }
 
 MaskMod prefix_lm_mask(int64_t prefix) {
   const int64_t shown = at_least("prefix_lm_mask", "prefix", prefix, 0);
-  return mask_mod([shown](auto at) { return (at.key <= at.query) | (at.key < shown); },
+  return mask_mod([shown](auto pair) { return (pair.key <= pair.query) | (pair.key < shown); },
                   fmt::format("prefix_lm_mask({})", prefix));
 }
 
@@ -86,7 +88,7 @@ MaskMod prefix_lm_mask(const at::Tensor& prefix) {
   if (prefix.is_cpu() && prefix.numel() > 0)
     at_least("prefix_lm_mask", "prefix", prefix.to(at::kLong).min().item<int64_t>(), 0);
   const auto shown = captured_indices(prefix);
-  return mask_mod([shown](auto at) { return (at.key <= at.query) | (at.key < shown(at.batch)); },
+  return mask_mod([shown](auto pair) { return (pair.key <= pair.query) | (pair.key < shown(pair.batch)); },
                   "prefix_lm_mask");
 }
 
@@ -94,8 +96,8 @@ MaskMod dilated_mask(int64_t window, int64_t step) {
   in_range("dilated_mask", "window", window, 1, kMostTokens);
   in_range("dilated_mask", "step", step, 1, kMostTokens);
   return mask_mod(
-      [window, step](auto at) {
-        const auto distance = at.query - at.key;
+      [window, step](auto pair) {
+        const auto distance = pair.query - pair.key;
         return (distance >= 0) & (distance < window) & (distance % step == 0);
       },
       fmt::format("dilated_mask({}, {})", window, step));
@@ -110,9 +112,9 @@ MaskMod global_local_mask(int64_t global, int64_t left, int64_t right) {
   const int64_t first = at_least(caller, "global", global, 0);
   const int64_t before = side("left", left), after = side("right", right);
   return mask_mod(
-      [first, before, after](auto at) {
-        const auto in_window = (at.query - at.key <= before) & (at.key - at.query <= after);
-        return (at.query < first) | (at.key < first) | in_window;
+      [first, before, after](auto pair) {
+        const auto in_window = (pair.query - pair.key <= before) & (pair.key - pair.query <= after);
+        return (pair.query < first) | (pair.key < first) | in_window;
       },
       fmt::format("global_local_mask({}, {}, {})", global, left, right));
 }
@@ -131,11 +133,11 @@ MaskMod neighbourhood_2d_mask(int64_t height, int64_t width, int64_t radius, Ima
   const int64_t margin = shifted ? reach : 0;
   const int64_t last_row = height - 1 - margin, last_column = width - 1 - margin, pixels = height * width;
   return mask_mod(
-      [=](auto at) {
-        const auto row = min(max(at.query / width, margin), last_row);
-        const auto column = min(max(at.query % width, margin), last_column);
-        const auto near = (abs(row - at.key / width) <= reach) & (abs(column - at.key % width) <= reach);
-        return near & (at.query >= 0) & (at.query < pixels) & (at.key < pixels);
+      [=](auto pair) {
+        const auto row = min(max(pair.query / width, margin), last_row);
+        const auto column = min(max(pair.query % width, margin), last_column);
+        const auto near = (abs(row - pair.key / width) <= reach) & (abs(column - pair.key % width) <= reach);
+        return near & (pair.query >= 0) & (pair.query < pixels) & (pair.key < pixels);
       },
       fmt::format("neighbourhood_2d_mask({}, {}, {})", height, width, radius));
 }
@@ -144,13 +146,13 @@ MaskMod block_diffusion_mask(int64_t length, int64_t block) {
   in_range("block_diffusion_mask", "length", length, 1, kMostTokens / 2);
   const int64_t size = at_least("block_diffusion_mask", "block", block, 1);
   return mask_mod(
-      [length, size](auto at) {
-        const auto of_query = at.query % length / size;
-        const auto of_key = at.key % length / size;
-        const auto clean_query = at.query >= length, clean_key = at.key >= length;
+      [length, size](auto pair) {
+        const auto of_query = pair.query % length / size;
+        const auto of_key = pair.key % length / size;
+        const auto clean_query = pair.query >= length, clean_key = pair.key >= length;
         const auto own = (of_query == of_key) & !(clean_query ^ clean_key);
         const auto earlier = (of_key < of_query) & clean_key;
-        return (own | earlier) & (at.query >= 0) & (at.query < 2 * length) & (at.key < 2 * length);
+        return (own | earlier) & (pair.query >= 0) & (pair.query < 2 * length) & (pair.key < 2 * length);
       },
       fmt::format("block_diffusion_mask({}, {})", length, block));
 }
@@ -159,7 +161,7 @@ MaskMod tree_mask(const at::Tensor& parents) {
   check_integers("tree_mask", "parents", parents);
   TORCH_CHECK_VALUE(parents.dim() == 1 && parents.numel() > 0 && parents.numel() <= kMostTokens,
                     "tree_mask: expected parents of shape (N) with N > 0, got ", describe(parents));
-  const KeptTensors kept;
+  const NormalTensorsGuard kept;
   const auto numbers = parents.to(at::kCPU, at::kLong).contiguous();
   const int64_t count = numbers.numel();
   const auto* const parent = numbers.const_data_ptr<int64_t>();
@@ -173,13 +175,13 @@ MaskMod tree_mask(const at::Tensor& parents) {
   };
   const auto first = held(places.first), last = held(places.last);
   return mask_mod(
-      [=](auto at) {
-        const auto start = at.keys - count;
-        const auto query = max(at.query - start, 0);
-        const auto key = max(at.key - start, 0);
+      [=](auto pair) {
+        const auto start = pair.keys - count;
+        const auto query = max(pair.query - start, 0);
+        const auto key = max(pair.key - start, 0);
         const auto ancestor = (first(key) <= first(query)) & (first(query) < last(key));
-        const auto both_drafted = (at.key >= start) & (at.query >= start);
-        return ((at.key < start) & (at.key <= at.query)) | (both_drafted & ancestor);
+        const auto both_drafted = (pair.key >= start) & (pair.query >= start);
+        return ((pair.key < start) & (pair.key <= pair.query)) | (both_drafted & ancestor);
       },
       "tree_mask");
 }

@@ -101,7 +101,7 @@ struct BiasView {
 };
 
 /// A function of pairs that the program supplies.
-struct OwnFunction {
+struct UserFunction {
   const void* object = nullptr;
   const detail::PairFunctionCode* code = nullptr;  ///< null: there is no function
 
@@ -109,15 +109,15 @@ struct OwnFunction {
 };
 
 /// The functions of pairs that a call's program supplies. The caller keeps them alive.
-struct OwnFunctions {
-  OwnFunction score, mask;
+struct UserFunctions {
+  UserFunction score, mask;
   const detail::CapturedView* captured = nullptr;
   /// detail::BlockClasses::Class, (B, H, blocks of queries, blocks of keys)
   Strided<const uint8_t> blocks = {};
 };
 
 /// Null means that a term is absent. `CallTensors` own what the pointers refer to. Functions without a body
-/// here are the CPU kernel's (attention/own_functions.cpp).
+/// here are the CPU kernel's (attention/user_functions.cpp).
 struct Call : Places {
   int64_t B = 0, H = 0, Hkv = 0, L = 0, S = 0, D = 0, Dv = 0;
   int64_t group = 1;                   ///< query heads per key head
@@ -141,7 +141,7 @@ struct Call : Places {
   const int64_t* key_lengths = nullptr;  ///< (B)
   Strided<const float> slopes = {};      ///< ALiBi: (B, H)
   const float* sinks = nullptr;          ///< (H)
-  OwnFunctions own = {};
+  UserFunctions own = {};
 
   int64_t kv_head(int64_t h) const { return h / group; }
   /// The n-th query head of a key head.
@@ -151,7 +151,7 @@ struct Call : Places {
   int64_t key_index(int64_t b, int64_t h, int64_t j) const { return (b * H + h) * keys_of_head + j; }
   /// Whether a call with this many multiplications per pair of query and key is worth several threads: for
   /// less work, waking a thread costs more than it saves.
-  bool worth_sharing(int64_t numbers) const { return B * H * L * S * numbers > (int64_t{1} << 18); }
+  bool worth_threads(int64_t numbers) const { return B * H * L * S * numbers > (int64_t{1} << 18); }
 
   /// Keys [lo, hi) that query i of batch item b may see by position and length.
   ATTENTIVE_HOST_DEVICE int64_t key_lo(int64_t i) const { return band.key_lo(i, S); }

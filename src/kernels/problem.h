@@ -16,7 +16,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <attentive/core/options.h>
-#include <attentive/score/pair_functions.h>
+#include <attentive/score/score_callbacks.h>
 
 #include "kernels/call.h"
 

@@ -103,26 +103,26 @@ void GPTImpl::set_context(std::shared_ptr<AttentionContext> context) {
 }
 
 at::Tensor GPTImpl::forward(const at::Tensor& ids, Logits which) {
-  const auto weights = token_weights(ids);
+  const auto weights = tied_embedding(ids);
   return LogitHead{weights.head()}.logits(features(weights, ids, nullptr, which));
 }
 
 at::Tensor GPTImpl::forward_cached(const at::Tensor& ids, KVCache& cache, Logits which) {
-  const auto weights = token_weights(ids);
+  const auto weights = tied_embedding(ids);
   return LogitHead{weights.head()}.logits(features(weights, ids, &cache, which));
 }
 
-TokenWeights GPTImpl::token_weights(const at::Tensor& ids) const {
+TiedEmbedding GPTImpl::tied_embedding(const at::Tensor& ids) const {
   return {tok_emb->weight, options.tied() ? tok_emb->weight : out_head->weight, ids};
 }
 
-at::Tensor GPTImpl::features(const TokenWeights& weights, const at::Tensor& ids, KVCache* cache,
+at::Tensor GPTImpl::features(const TiedEmbedding& weights, const at::Tensor& ids, KVCache* cache,
                              Logits which) {
   const auto first = check_ids(gpt_sizes(options), ids, cache);
   auto x = weights.rows_of(ids);
   if (pos_emb) {
     x = by_runs(context_.get(), x, first,
-                [&](const at::Tensor& piece, int64_t at) { return pos_emb->forward(piece, at); });
+                [&](const at::Tensor& piece, int64_t offset) { return pos_emb->forward(piece, offset); });
   }
   x = drop_features(x, options.dropout(), is_training());
   if (!cache) {
@@ -141,7 +141,7 @@ at::Tensor GPTImpl::features(const TokenWeights& weights, const at::Tensor& ids,
 }
 
 at::Tensor GPTImpl::loss(const at::Tensor& ids, const at::Tensor& targets) {
-  const auto weights = token_weights(ids);
+  const auto weights = tied_embedding(ids);
   return next_token_loss(gpt_sizes(options), ids, targets, {weights.head()},
                          [&] { return features(weights, ids, nullptr, Logits::All); });
 }

@@ -139,24 +139,24 @@ void LlamaImpl::reset() {
 }
 
 at::Tensor LlamaImpl::forward(const at::Tensor& ids, const Mask& mask, Logits which) {
-  const auto weights = token_weights(ids);
+  const auto weights = tied_embedding(ids);
   return head(weights).logits(features(weights, ids, nullptr, mask, which));
 }
 
 at::Tensor LlamaImpl::forward_cached(const at::Tensor& ids, KVCache& cache, const Mask& mask, Logits which) {
-  const auto weights = token_weights(ids);
+  const auto weights = tied_embedding(ids);
   return head(weights).logits(features(weights, ids, &cache, mask, which));
 }
 
-TokenWeights LlamaImpl::token_weights(const at::Tensor& ids) const {
+TiedEmbedding LlamaImpl::tied_embedding(const at::Tensor& ids) const {
   return {tok_emb->weight, options.tied() ? tok_emb->weight : out_head->weight, ids};
 }
 
-LogitHead LlamaImpl::head(const TokenWeights& weights) const {
+LogitHead LlamaImpl::head(const TiedEmbedding& weights) const {
   return {weights.head(), options.logit_softcap()};
 }
 
-at::Tensor LlamaImpl::features(const TokenWeights& weights, const at::Tensor& ids, KVCache* cache,
+at::Tensor LlamaImpl::features(const TiedEmbedding& weights, const at::Tensor& ids, KVCache* cache,
                                const Mask& mask, Logits which) {
   check_ids(llama_sizes(options), ids, cache);
   auto x = weights.rows_of(ids);
@@ -177,7 +177,7 @@ at::Tensor LlamaImpl::features(const TokenWeights& weights, const at::Tensor& id
 }
 
 at::Tensor LlamaImpl::loss(const at::Tensor& ids, const at::Tensor& targets) {
-  const auto weights = token_weights(ids);
+  const auto weights = tied_embedding(ids);
   return next_token_loss(llama_sizes(options), ids, targets, head(weights),
                          [&] { return features(weights, ids, nullptr, {}, Logits::All); });
 }

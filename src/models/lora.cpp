@@ -14,7 +14,7 @@
 #include <attentive/modules/module.h>
 
 #include "core/check.h"
-#include "core/kept_tensors.h"
+#include "core/normal_tensors.h"
 #include "models/adapter_sites.h"
 #include "models/families.h"
 #include "models/python_names.h"
@@ -275,7 +275,7 @@ Lora Lora::attach(const std::shared_ptr<torch::nn::Module>& model) {
   for (const auto& site : sites) check_site(site, options);
 
   std::vector<State::Adapter> adapters;
-  reserving(kLora, "its adapters", [&] {
+  with_allocation_errors(kLora, "its adapters", [&] {
     for (const auto& site : sites) {
       const LowRankShape shape{options.rank, site.features, site.outputs, factor_of(options),
                                options.dropout};
@@ -307,9 +307,9 @@ Lora Lora::attach(const std::shared_ptr<torch::nn::Module>& model) {
 void Lora::merge() {
   TORCH_CHECK_VALUE(attached(), kLora, ": expected attach(model) before merge()");
   TORCH_CHECK_VALUE(!merged(), kLora, ": expected adapters that are not merged, got merged ones");
-  const KeptTensors kept;
+  const NormalTensorsGuard kept;
   std::vector<std::pair<at::Tensor, at::Tensor>> saved;
-  reserving(kLora, "the weights before merge()", [&] {
+  with_allocation_errors(kLora, "the weights before merge()", [&] {
     for (const auto& adapter : state_->adapters) {
       for (const auto& rows : adapter.site.rows) {
         const auto same = [&](const auto& one) { return one.first.is_same(rows.weight); };
@@ -328,7 +328,7 @@ void Lora::merge() {
     }
   };
   try {
-    reserving(kLora, "a weight's product in merge()", add_products);
+    with_allocation_errors(kLora, "a weight's product in merge()", add_products);
   } catch (...) {
     restore(saved);
     throw;

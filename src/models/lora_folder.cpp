@@ -18,7 +18,7 @@
 #include "base/refusal.h"
 #include "base/strings.h"
 #include "core/check.h"
-#include "core/kept_tensors.h"
+#include "core/normal_tensors.h"
 #include "files/json_value.h"
 #include "models/adapter_sites.h"
 #include "models/families.h"
@@ -213,7 +213,7 @@ Lora load_lora(const std::filesystem::path& path, const std::shared_ptr<torch::n
   }
   const NoFirstWeights no_weights;
   auto lora = Lora(std::move(options)).attach(model);
-  const KeptTensors kept;
+  const NormalTensorsGuard kept;
   const auto names = lora.layers();
   const auto parameters = lora.parameters();
   for (size_t i = 0; i < names.size(); ++i) {

@@ -222,7 +222,7 @@ namespace {
 
 constexpr int64_t kLargestNumber = std::numeric_limits<int64_t>::max();
 
-int64_t product(const Demand& demand) {
+int64_t product(const MinimumSize& demand) {
   int64_t numbers = 1;
   for (const auto& factor : demand.factors) {
     if (__builtin_mul_overflow(numbers, factor.value, &numbers)) return kLargestNumber;
@@ -247,36 +247,36 @@ int64_t numbers_in(const StateDict& weights) {
 
 }  // namespace
 
-std::vector<Demand> demands_of(const GPTOptions& options) {
-  const Demand::Factor width{"n_embd", options.emb_dim()}, layers{"n_layer", options.num_layers()};
-  const auto inner = options.hidden_dim() > 0 ? Demand::Factor{"n_inner", options.hidden_dim()} : width;
+std::vector<MinimumSize> minimum_sizes_of(const GPTOptions& options) {
+  const MinimumSize::Factor width{"n_embd", options.emb_dim()}, layers{"n_layer", options.num_layers()};
+  const auto inner = options.hidden_dim() > 0 ? MinimumSize::Factor{"n_inner", options.hidden_dim()} : width;
   return {{{{"vocab_size", options.vocab_size()}, width}},
           {{{"n_positions", options.context_length()}, width}},
           {{layers, width, width}},
           {{layers, width, inner}}};
 }
 
-std::vector<Demand> demands_of(const LlamaOptions& options) {
-  const Demand::Factor width{"hidden_size", options.emb_dim()},
+std::vector<MinimumSize> minimum_sizes_of(const LlamaOptions& options) {
+  const MinimumSize::Factor width{"hidden_size", options.emb_dim()},
       layers{"num_hidden_layers", options.num_layers()};
-  std::vector<Demand> demands{{{{"vocab_size", options.vocab_size()}, width}},
-                              {{layers, width, {"intermediate_size", options.hidden_dim()}}}};
+  std::vector<MinimumSize> demands{{{{"vocab_size", options.vocab_size()}, width}},
+                                   {{layers, width, {"intermediate_size", options.hidden_dim()}}}};
   if (options.head_dim() == 0) {
     demands.push_back({{layers, width, width}});
     return demands;
   }
-  const Demand::Factor head{"head_dim", options.head_dim()};
+  const MinimumSize::Factor head{"head_dim", options.head_dim()};
   demands.push_back({{layers, width, {"num_attention_heads", options.num_heads()}, head}});
   demands.push_back({{layers, width, {"num_key_value_heads", options.num_kv_heads()}, head}});
   return demands;
 }
 
-std::vector<Demand> demands_of(const BertOptions& options) {
+std::vector<MinimumSize> minimum_sizes_of(const BertOptions& options) {
   const bool factored = options.embedding_dim() > 0;
-  const Demand::Factor width{"hidden_size", options.emb_dim()},
-      embedded = factored ? Demand::Factor{"embedding_size", options.embedding_dim()} : width,
+  const MinimumSize::Factor width{"hidden_size", options.emb_dim()},
+      embedded = factored ? MinimumSize::Factor{"embedding_size", options.embedding_dim()} : width,
       layers{"num_hidden_layers", options.shared_layers() ? 1 : options.num_layers()};
-  std::vector<Demand> demands;
+  std::vector<MinimumSize> demands;
   demands.push_back({{{"vocab_size", options.vocab_size()}, embedded}});
   demands.push_back({{{"max_position_embeddings", options.context_length()}, embedded}});
   demands.push_back({{{"type_vocab_size", options.token_types()}, embedded}});
@@ -287,8 +287,8 @@ std::vector<Demand> demands_of(const BertOptions& options) {
   return demands;
 }
 
-std::vector<Demand> demands_of(const ViTOptions& options) {
-  const Demand::Factor width{"hidden_size", options.emb_dim()},
+std::vector<MinimumSize> minimum_sizes_of(const ViTOptions& options) {
+  const MinimumSize::Factor width{"hidden_size", options.emb_dim()},
       layers{"num_hidden_layers", options.num_layers()}, patch{"patch_size", options.patch_size()},
       side{"image_size / patch_size", options.image_size() / std::max<int64_t>(options.patch_size(), 1)};
   return {{{side, side, width}},
@@ -298,7 +298,8 @@ std::vector<Demand> demands_of(const ViTOptions& options) {
           {{layers, width, {"intermediate_size", options.hidden_dim()}}}};
 }
 
-void check_demands(const std::string& caller, const std::vector<Demand>& demands, const StateDict& weights) {
+void check_demands(const std::string& caller, const std::vector<MinimumSize>& demands,
+                   const StateDict& weights) {
   const auto held = numbers_in(weights);
   for (const auto& demand : demands) {
     if (product(demand) <= held) continue;

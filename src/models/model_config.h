@@ -97,7 +97,7 @@ void write_options(const Family& family, const BertOptions& options, FileValue::
 void write_options(const Family& family, const ViTOptions& options, FileValue::Dict& config);
 
 /// A lower bound of a model's parameters, as a product of fields of config.json.
-struct Demand {
+struct MinimumSize {
   struct Factor {
     std::string_view field;
     int64_t value;
@@ -105,14 +105,15 @@ struct Demand {
   std::vector<Factor> factors;
 };
 
-std::vector<Demand> demands_of(const GPTOptions& options);
-std::vector<Demand> demands_of(const LlamaOptions& options);
-std::vector<Demand> demands_of(const BertOptions& options);
-std::vector<Demand> demands_of(const ViTOptions& options);
+std::vector<MinimumSize> minimum_sizes_of(const GPTOptions& options);
+std::vector<MinimumSize> minimum_sizes_of(const LlamaOptions& options);
+std::vector<MinimumSize> minimum_sizes_of(const BertOptions& options);
+std::vector<MinimumSize> minimum_sizes_of(const ViTOptions& options);
 
 /// Throws c10::ValueError "<caller>: fields ...: expected ..., got ..." if a demand exceeds the number of
 /// elements in all tensors together. A product that overflows exceeds every number.
-void check_demands(const std::string& caller, const std::vector<Demand>& demands, const StateDict& weights);
+void check_demands(const std::string& caller, const std::vector<MinimumSize>& demands,
+                   const StateDict& weights);
 
 /// Throws if the number of layers exceeds the number of tensors, provided that weights were read.
 void check_layers(const ModelConfig& config, std::string_view field, const StateDict& weights);

@@ -18,7 +18,7 @@
 
 #include "base/files.h"
 #include "base/refusal.h"
-#include "core/kept_tensors.h"
+#include "core/normal_tensors.h"
 #include "files/json_value.h"
 #include "models/folder_writer.h"
 
@@ -116,7 +116,7 @@ std::map<std::string, std::string> read_side_files(const std::filesystem::path& 
 }
 
 ModelFolder read_model_folder(const std::filesystem::path& path, const ModelFolderOptions& options) {
-  const KeptTensors kept;  // a model may take the tensors
+  const NormalTensorsGuard kept;  // a model may take the tensors
   if (!is_folder(path)) fail_model_folder(path, "expected a folder, got none");
   const auto config = path / "config.json";
   if (!is_there(config)) fail_model_folder(path, "expected config.json, got none");

@@ -11,7 +11,7 @@
 
 #include "base/refusal.h"
 #include "base/strings.h"
-#include "core/kept_tensors.h"
+#include "core/normal_tensors.h"
 #include "files/byte_source.h"
 #include "files/dtypes.h"
 #include "files/state_fit.h"
@@ -260,8 +260,8 @@ BertParts parts_of(const ModelFolder& folder, const CheckedFolder& checked,
 template <class Model, class Options>
 Model load(ModelFolder&& folder, const Options& options, const PretrainedOptions& pretrained) {
   const auto caller = fmt::format("{}: {}/config.json", kLoadPretrained, folder.path.string());
-  check_demands(caller, demands_of(options), folder.weights);
-  const KeptTensors kept;  // parameters must be trainable, even if this runs under InferenceMode
+  check_demands(caller, minimum_sizes_of(options), folder.weights);
+  const NormalTensorsGuard kept;  // parameters must be trainable, even if this runs under InferenceMode
   Model model(nullptr);
   {
     const NoFirstWeights guard;

@@ -95,9 +95,9 @@ LayeredName layered(std::string_view name) {
 }
 
 std::string with_layer(std::string_view pattern, std::optional<int64_t> layer) {
-  const auto at = pattern.find('#');
-  if (at == std::string_view::npos || !layer) return std::string(pattern);
-  return fmt::format("{}{}{}", pattern.substr(0, at), *layer, pattern.substr(at + 1));
+  const auto offset = pattern.find('#');
+  if (offset == std::string_view::npos || !layer) return std::string(pattern);
+  return fmt::format("{}{}{}", pattern.substr(0, offset), *layer, pattern.substr(offset + 1));
 }
 
 NameTable::NameTable(const NameRules& rules) : rules_(&rules) {

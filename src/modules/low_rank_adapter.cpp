@@ -10,7 +10,7 @@
 
 #include <attentive/modules/module.h>
 
-#include "core/kept_tensors.h"
+#include "core/normal_tensors.h"
 #include "functional/adapters.h"
 #include "modules/first_weights.h"
 
@@ -31,7 +31,7 @@ LowRankAdapterImpl::LowRankAdapterImpl(const LowRankShape& shape, const at::Tens
   const auto options = at::TensorOptions(type).device(like.device());
   at::Tensor a, b;
   {
-    const KeptTensors kept;
+    const NormalTensorsGuard kept;
     a = first_a(shape, options);
     b = at::zeros({shape.outputs, shape.rank}, options);
   }

@@ -7,7 +7,7 @@
 
 #include <attentive/modules/module.h>
 
-#include "core/kept_tensors.h"
+#include "core/normal_tensors.h"
 #include "modules/first_weights.h"
 
 namespace attentive {
@@ -76,7 +76,7 @@ RandomStateGuard::~RandomStateGuard() {
 }
 
 void detail::build_module(const char* name, const std::function<void()>& reset) {
-  reserving(name, "its parameters", reset);
+  with_allocation_errors(name, "its parameters", reset);
 }
 
 void detail::fail_empty_holder(const char* name) {

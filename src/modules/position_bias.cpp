@@ -10,7 +10,7 @@
 #include <attentive/functional/attention.h>
 #include <attentive/modules/position_bias.h>
 
-#include "core/kept_tensors.h"
+#include "core/normal_tensors.h"
 #include "modules/attend.h"
 #include "modules/checks.h"
 #include "modules/first_weights.h"
@@ -78,7 +78,7 @@ at::Tensor RelativePositionBiasImpl::buckets(const at::Tensor& differences) cons
 at::Tensor RelativePositionBiasImpl::forward(int64_t queries, int64_t keys) {
   check_length(kName, "queries", queries);
   check_length(kName, "keys", keys);
-  return reserving(kName, "a bias of its queries and keys", [&] {
+  return with_allocation_errors(kName, "a bias of its queries and keys", [&] {
     if (queries == 0 || keys == 0) return at::zeros({options.num_heads(), queries, keys}, weight.options());
     const auto differences =
         at::arange(1 - keys, queries, at::TensorOptions(at::kLong).device(weight.device()));
@@ -98,7 +98,7 @@ void RelativePositionBias2dImpl::reset() {
 
 at::Tensor RelativePositionBias2dImpl::forward() {
   const auto height = options.height(), width = options.width();
-  return reserving(kName, "a bias of all pairs of its window", [&] {
+  return with_allocation_errors(kName, "a bias of all pairs of its window", [&] {
     const auto table = summed_wide(relative_position_bias_table)
                            .view({2 * height - 1, 2 * width - 1, options.num_heads()})
                            .permute({2, 0, 1})
@@ -118,7 +118,7 @@ void DistanceBiasImpl::reset() {
 at::Tensor DistanceBiasImpl::forward(int64_t queries, int64_t keys) {
   check_length(kName, "queries", queries);
   check_length(kName, "keys", keys);
-  return reserving(kName, "a bias of its queries and keys", [&] {
+  return with_allocation_errors(kName, "a bias of its queries and keys", [&] {
     const auto wide = summed_wide(slopes);
     const auto query = at::arange(keys - queries, keys, wide.options()).unsqueeze(1);
     const auto distance = (query - at::arange(keys, wide.options())).abs();

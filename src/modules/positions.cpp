@@ -12,7 +12,7 @@
 #include <attentive/modules/positions.h>
 
 #include "core/check.h"
-#include "core/kept_tensors.h"
+#include "core/normal_tensors.h"
 #include "functional/elementwise.h"
 #include "modules/checks.h"
 #include "modules/first_weights.h"
@@ -42,7 +42,7 @@ at::Tensor angle_table(const char* caller, int64_t length, int64_t dim, double b
   TORCH_CHECK_VALUE(std::isfinite(steepest * static_cast<double>(first + length)) && std::isfinite(base),
                     caller, ": expected a base with finite angles, got ", base, " at position ",
                     first + length);
-  return reserving(caller, "angles of " + std::to_string(length) + " positions", [&] {
+  return with_allocation_errors(caller, "angles of " + std::to_string(length) + " positions", [&] {
     const auto type = at::TensorOptions(at::kDouble);
     const auto pair = at::arange(dim / 2, type);
     const auto frequency = pair.mul(-2.0 / features * std::log(base)).exp();
@@ -168,10 +168,10 @@ void RotaryPositionsImpl::tabulate(int64_t first, int64_t length, const at::Tens
   }
   // A growing cache needs one more position per step, so more than needed are computed at once.
   const bool from_zero = last <= kFromZero;
-  const KeptTensors kept;
+  const NormalTensorsGuard kept;
   const auto table =
       from_zero ? angles(2 * last) : angles(std::min(length + kAhead, kMostPositions - first), first);
-  reserving(kName, "a table of " + std::to_string(table.size(0)) + " positions", [&] {
+  with_allocation_errors(kName, "a table of " + std::to_string(table.size(0)) + " positions", [&] {
     auto cos = table.cos().to(like.options().requires_grad(false));
     sin_ = table.sin().to(like.options().requires_grad(false));
     cos_ = std::move(cos);

@@ -94,7 +94,9 @@ at::Tensor TransformerAttentionImpl::run(const at::Tensor& x, KVCache* cache, in
     k = k_norm->forward(k);
   }
   if (rotary) {
-    const auto rotate = [&](const at::Tensor& piece, int64_t at) { return rotary->forward(piece, at); };
+    const auto rotate = [&](const at::Tensor& piece, int64_t offset) {
+      return rotary->forward(piece, offset);
+    };
     q = by_runs(context.get(), q, first, rotate);
     k = by_runs(context.get(), k, first, rotate);
   }

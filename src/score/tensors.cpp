@@ -60,16 +60,16 @@ at::Tensor choose(const at::Tensor& condition, const at::Tensor& yes, const at::
 
 // Lists a captured tensor, and checks that it has as many dimensions as there are indices. Returns zeros of
 // the sizes of a lookup.
-at::Tensor list(const std::shared_ptr<const CapturedTensor>& captured, const TensorArguments& at) {
+at::Tensor list(const std::shared_ptr<const CapturedTensor>& captured, const TensorArguments& arguments) {
   const auto& tensor = captured->tensor;
-  TORCH_CHECK_VALUE(static_cast<size_t>(tensor.dim()) == at.indices.size(),
+  TORCH_CHECK_VALUE(static_cast<size_t>(tensor.dim()) == arguments.indices.size(),
                     captured->indices ? "captured_indices" : "captured", ": expected ", tensor.dim(),
                     tensor.dim() == 1 ? " index" : " indices", " for a tensor of shape ",
-                    shape_string(tensor.sizes()), ", got ", at.indices.size());
-  auto& listed = *at.evaluation->listed;
+                    shape_string(tensor.sizes()), ", got ", arguments.indices.size());
+  auto& listed = *arguments.evaluation->listed;
   if (std::find(listed.begin(), listed.end(), captured) == listed.end()) listed.push_back(captured);
   at::DimVector sizes{1, 1, 1, 1};
-  for (const auto& index : at.indices) sizes = at::infer_size_dimvector(sizes, index.pairs.sizes());
+  for (const auto& index : arguments.indices) sizes = at::infer_size_dimvector(sizes, index.pairs.sizes());
   return at::zeros(sizes, at::kLong);
 }
 
@@ -87,14 +87,14 @@ at::Tensor checked(const TensorIndex& index, const at::Tensor& tensor, int64_t d
   return index.pairs.expand_as(beyond).masked_fill(beyond, 0);
 }
 
-at::Tensor look_up(const at::Tensor& tensor, const TensorArguments& at) {
-  const auto& evaluation = *at.evaluation;
+at::Tensor look_up(const at::Tensor& tensor, const TensorArguments& arguments) {
+  const auto& evaluation = *arguments.evaluation;
   TORCH_CHECK_VALUE(tensor.device() == evaluation.numbers.device(), "captured: expected a tensor on ",
                     evaluation.numbers.device(), " like q, got it on ", tensor.device());
-  if (at.indices.empty()) return tensor.reshape({1, 1, 1, 1});
+  if (arguments.indices.empty()) return tensor.reshape({1, 1, 1, 1});
   c10::List<std::optional<at::Tensor>> indices;
-  for (size_t d = 0; d < at.indices.size(); ++d) {
-    const auto index = checked(at.indices[d], tensor, static_cast<int64_t>(d), evaluation);
+  for (size_t d = 0; d < arguments.indices.size(); ++d) {
+    const auto index = checked(arguments.indices[d], tensor, static_cast<int64_t>(d), evaluation);
     indices.push_back(index.to(tensor.device()));
   }
   return at::index(tensor, indices);
@@ -227,12 +227,13 @@ TensorScore where(const TensorMask& condition, const TensorScore& yes, const Ten
 }
 
 TensorScore look_up_numbers(const std::shared_ptr<const CapturedTensor>& captured,
-                            const TensorArguments& at) {
-  const auto& evaluation = *at.evaluation;
+                            const TensorArguments& arguments) {
+  const auto& evaluation = *arguments.evaluation;
   if (evaluation.listed) {
-    return TensorScore(list(captured, at).to(evaluation.numbers.dtype().toScalarType()));
+    return TensorScore(list(captured, arguments).to(evaluation.numbers.dtype().toScalarType()));
   }
-  auto numbers = look_up(current(*captured, evaluation), at).to(evaluation.numbers.dtype().toScalarType());
+  auto numbers =
+      look_up(current(*captured, evaluation), arguments).to(evaluation.numbers.dtype().toScalarType());
   // The derivative by a hidden pair's number may be NaN, which times a gradient of 0 is NaN.
   if (evaluation.hidden.defined() && numbers.requires_grad()) {
     numbers = choose(evaluation.hidden, numbers.detach(), numbers);
@@ -241,11 +242,11 @@ TensorScore look_up_numbers(const std::shared_ptr<const CapturedTensor>& capture
 }
 
 TensorIndex look_up_indices(const std::shared_ptr<const CapturedTensor>& captured,
-                            const TensorArguments& at) {
-  if (at.evaluation->listed) {
-    return {list(captured, at), at.evaluation};
+                            const TensorArguments& arguments) {
+  if (arguments.evaluation->listed) {
+    return {list(captured, arguments), arguments.evaluation};
   }
-  return {look_up(current(*captured, *at.evaluation), at).to(at::kLong), at.evaluation};
+  return {look_up(current(*captured, *arguments.evaluation), arguments).to(at::kLong), arguments.evaluation};
 }
 
 }  // namespace attentive::detail

@@ -48,25 +48,25 @@ int64_t floor_remainder(int64_t a, int64_t b) {
   return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
-const CapturedView& view_of(const void* owner, const TileArguments& at) {
-  const CapturedView* view = at.tile->captured;
+const CapturedView& view_of(const void* owner, const TileArguments& arguments) {
+  const CapturedView* view = arguments.tile->captured;
   while (view->owner != owner) ++view;
   return *view;
 }
 
 // The view, or nothing if an index may be beyond it.
-const CapturedView* view_in_range(const void* owner, const TileArguments& at) {
-  const auto& view = view_of(owner, at);
+const CapturedView* view_in_range(const void* owner, const TileArguments& arguments) {
+  const auto& view = view_of(owner, arguments);
   for (size_t d = 0; d < static_cast<size_t>(view.rank); ++d) {
-    if (at.least[d] >= 0 && at.most[d] < view.sizes[d]) continue;
-    at.tile->faulty = true;
+    if (arguments.least[d] >= 0 && arguments.most[d] < view.sizes[d]) continue;
+    arguments.tile->faulty = true;
     return nullptr;
   }
   return &view;
 }
 
 // Widens a range by the numbers of a lookup whose first `d` indices led to `numbers`.
-void widen(TileIndex& range, const CapturedView& view, const TileArguments& at, int d,
+void widen(TileIndex& range, const CapturedView& view, const TileArguments& arguments, int d,
            const int32_t* numbers) {
   if (d == view.rank) {
     range.least = std::min<int64_t>(range.least, *numbers);
@@ -74,8 +74,8 @@ void widen(TileIndex& range, const CapturedView& view, const TileArguments& at, 
     return;
   }
   const auto dimension = static_cast<size_t>(d);
-  for (int64_t i = at.least[dimension]; i <= at.most[dimension]; ++i)
-    widen(range, view, at, d + 1, numbers + i * view.strides[dimension]);
+  for (int64_t i = arguments.least[dimension]; i <= arguments.most[dimension]; ++i)
+    widen(range, view, arguments, d + 1, numbers + i * view.strides[dimension]);
 }
 
 }  // namespace
@@ -164,21 +164,22 @@ TileIndex where(const TileMask& condition, const TileIndex& yes, const TileIndex
   return {std::min(yes.least, no.least), std::max(yes.most, no.most), tile};
 }
 
-TileNumber look_up_numbers(const void* owner, const TileArguments& at) {
-  view_in_range(owner, at);
+TileNumber look_up_numbers(const void* owner, const TileArguments& arguments) {
+  view_in_range(owner, arguments);
   return {};
 }
 
-TileIndex look_up_indices(const void* owner, const TileArguments& at) {
-  const CapturedView* const view = view_in_range(owner, at);
-  if (!view) return anything(at.tile);
+TileIndex look_up_indices(const void* owner, const TileArguments& arguments) {
+  const CapturedView* const view = view_in_range(owner, arguments);
+  if (!view) return anything(arguments.tile);
   int64_t count = 1;
-  for (size_t d = 0; d < static_cast<size_t>(view->rank); ++d) count *= at.most[d] - at.least[d] + 1;
+  for (size_t d = 0; d < static_cast<size_t>(view->rank); ++d)
+    count *= arguments.most[d] - arguments.least[d] + 1;
   // Reading many more numbers than a tile has rows costs as much as the pairs, which then decide.
   constexpr int64_t kMostNumbers = BlockClasses::kSize * 8;
-  if (count > kMostNumbers) return anything(at.tile);
-  TileIndex result(kMost, kLeast, at.tile);
-  widen(result, *view, at, 0, static_cast<const int32_t*>(view->numbers));
+  if (count > kMostNumbers) return anything(arguments.tile);
+  TileIndex result(kMost, kLeast, arguments.tile);
+  widen(result, *view, arguments, 0, static_cast<const int32_t*>(view->numbers));
   return result;
 }
 

@@ -36,11 +36,11 @@ Kind kind_of(unsigned char c) {
 // The end of the piece that begins at `begin`.
 size_t piece_end(std::string_view text, size_t begin) {
   const auto kind = [&](size_t i) { return kind_of(static_cast<unsigned char>(text[i])); };
-  size_t at = begin;
+  size_t offset = begin;
   // One space belongs to the following word.
-  if (text[at] == ' ' && at + 1 < text.size() && kind(at + 1) != Kind::Space) ++at;
-  const auto run = kind(at);
-  size_t end = at + 1;
+  if (text[offset] == ' ' && offset + 1 < text.size() && kind(offset + 1) != Kind::Space) ++offset;
+  const auto run = kind(offset);
+  size_t end = offset + 1;
   while (end < text.size() && kind(end) == run && end - begin < kLongestPiece) ++end;
   // A run of spaces leaves its last one to the following word.
   if (run == Kind::Space && end < text.size() && text[end - 1] == ' ' && end - begin > 1) --end;

@@ -193,18 +193,19 @@ size_t promised(unsigned char first) {
 }
 
 // The character that begins at `at`: a whole UTF-8 sequence or one stray byte.
-std::string_view character(std::string_view text, size_t at) {
-  const auto size = promised(static_cast<unsigned char>(text[at]));
-  if (size > 1 && at + size <= text.size() && is_utf8(text.substr(at, size))) return text.substr(at, size);
-  return text.substr(at, 1);
+std::string_view character(std::string_view text, size_t offset) {
+  const auto size = promised(static_cast<unsigned char>(text[offset]));
+  if (size > 1 && offset + size <= text.size() && is_utf8(text.substr(offset, size)))
+    return text.substr(offset, size);
+  return text.substr(offset, 1);
 }
 
 template <class Visit>
 void for_each_character(std::string_view text, Visit visit) {
-  for (size_t at = 0; at < text.size();) {
-    const auto piece = character(text, at);
-    visit(piece, at);
-    at += piece.size();
+  for (size_t offset = 0; offset < text.size();) {
+    const auto piece = character(text, offset);
+    visit(piece, offset);
+    offset += piece.size();
   }
 }
 
@@ -243,10 +244,10 @@ int64_t CharTokenizer::vocab_size() const {
 std::vector<int64_t> CharTokenizer::encode(std::string_view text) const {
   std::vector<int64_t> ids;
   ids.reserve(text.size());
-  for_each_character(text, [&](std::string_view piece, size_t at) {
+  for_each_character(text, [&](std::string_view piece, size_t offset) {
     const auto found = ids_.find(piece);
     TORCH_CHECK_VALUE(found != ids_.end(), kCharTokenizer, ": expected characters of its vocabulary of ",
-                      vocab_size(), ", got ", printable(piece), " at byte ", at);
+                      vocab_size(), ", got ", printable(piece), " at byte ", offset);
     ids.push_back(found->second);
   });
   return ids;

@@ -16,8 +16,8 @@ size_t space_before(std::string_view text, size_t end) {
   return end;
 }
 size_t space_after(std::string_view text, size_t begin) {
-  for (size_t at = begin; at < text.size(); begin = at) {
-    if (!is_space(next_char(text, at))) break;
+  for (size_t offset = begin; offset < text.size(); begin = offset) {
+    if (!is_space(next_char(text, offset))) break;
   }
   return begin;
 }
@@ -101,19 +101,19 @@ void AddedTokens::extract(const Piece& piece, const TextSet& set, std::vector<Pi
     out.push_back(piece.part(begin, end - begin));
     out.back().added_id = id;
   };
-  for (size_t at = 0; !set.empty() && at < text.size();) {
-    if (!set.may_begin_with(text[at])) {
-      ++at;
+  for (size_t offset = 0; !set.empty() && offset < text.size();) {
+    if (!set.may_begin_with(text[offset])) {
+      ++offset;
       continue;
     }
-    const auto [id, size] = set.longest_at(text.substr(at));
+    const auto [id, size] = set.longest_at(text.substr(offset));
     if (size == 0) {
-      ++at;
+      ++offset;
       continue;
     }
     const auto& token = tokens_.at(id);
-    size_t begin = at, end = at + size;
-    at = end;
+    size_t begin = offset, end = offset + size;
+    offset = end;
     if (token.single_word && !is_single_word(text, begin, end)) continue;
     if (token.lstrip) begin = std::max(space_before(text, begin), done);
     if (token.rstrip) end = space_after(text, end);

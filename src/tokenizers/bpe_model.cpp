@@ -32,9 +32,9 @@ size_t MergeTable::place_of(uint64_t pair) const {
   // A multiplication spreads neighbouring ids over the upper bits.
   uint64_t hash = pair * 0x9E3779B97F4A7C15ULL;
   hash ^= hash >> 32;
-  size_t at = static_cast<size_t>(hash) & mask;
-  while (slots_[at].pair != pair && slots_[at].pair != kNoPair) at = (at + 1) & mask;
-  return at;
+  size_t offset = static_cast<size_t>(hash) & mask;
+  while (slots_[offset].pair != pair && slots_[offset].pair != kNoPair) offset = (offset + 1) & mask;
+  return offset;
 }
 
 void MergeTable::add(int32_t left, int32_t right, uint32_t rank, int32_t token) {
@@ -134,12 +134,13 @@ BpeModel::Symbols BpeModel::characters(std::string_view piece) const {
     if (unknown > 0) symbols.add(static_cast<int32_t>(unknown_id(*unknown_)), unknown);
     unknown = 0;
   };
-  for (size_t at = 0; at < piece.size();) {
-    const size_t begin = at;
-    (void)next_char(piece, at);
-    const size_t size = at - begin;
+  for (size_t offset = 0; offset < piece.size();) {
+    const size_t begin = offset;
+    (void)next_char(piece, offset);
+    const size_t size = offset - begin;
     std::string_view character = piece.substr(begin, size);
-    const bool prefixed = begin > 0 && !prefix_.empty(), suffixed = at == piece.size() && !suffix_.empty();
+    const bool prefixed = begin > 0 && !prefix_.empty(),
+               suffixed = offset == piece.size() && !suffix_.empty();
     if (prefixed || suffixed) {
       affixed = (prefixed ? prefix_ : "") + std::string(character) + (suffixed ? suffix_ : "");
       character = affixed;

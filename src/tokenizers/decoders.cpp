@@ -18,8 +18,8 @@ namespace attentive::tokenizers {
 
 std::optional<std::string> from_visible(std::string_view token) {
   std::string bytes;
-  for (size_t at = 0; at < token.size();) {
-    const int byte = byte_of_visible(next_char(token, at));
+  for (size_t offset = 0; offset < token.size();) {
+    const int byte = byte_of_visible(next_char(token, offset));
     if (byte < 0) return std::nullopt;
     bytes += static_cast<char>(byte);
   }
@@ -104,10 +104,10 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
   if (text.find(from) == text.npos) return;
   std::string replaced;
   size_t done = 0;
-  for (size_t at = text.find(from); at != text.npos; at = text.find(from, done)) {
-    replaced.append(text, done, at - done);
+  for (size_t offset = text.find(from); offset != text.npos; offset = text.find(from, done)) {
+    replaced.append(text, done, offset - done);
     replaced += to;
-    done = at + from.size();
+    done = offset + from.size();
   }
   text = replaced.append(text, done);
 }

@@ -70,9 +70,9 @@ void Vocabulary::index() {
     const auto hash = std::hash<std::string_view>()(token);
     const auto rest = static_cast<uint32_t>(hash >> 32);
     const auto other = [&](const Slot& slot) { return slot.hash != rest || text_at(slot.place) != token; };
-    size_t at = hash & mask;
-    while (slots_[at].place != kFree && other(slots_[at])) at = (at + 1) & mask;
-    slots_[at] = {rest, static_cast<uint32_t>(place)};
+    size_t offset = hash & mask;
+    while (slots_[offset].place != kFree && other(slots_[offset])) offset = (offset + 1) & mask;
+    slots_[offset] = {rest, static_cast<uint32_t>(place)};
   }
 }
 

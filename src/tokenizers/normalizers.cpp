@@ -33,9 +33,9 @@ uint32_t value_of(uint32_t unit) {
   return unit & (kValueMark - 1);
 }
 
-uint32_t little_endian(std::string_view bytes, size_t at) {
+uint32_t little_endian(std::string_view bytes, size_t offset) {
   uint32_t value = 0;
-  for (size_t i = 4; i-- > 0;) value = value << 8 | static_cast<unsigned char>(bytes[at + i]);
+  for (size_t i = 4; i-- > 0;) value = value << 8 | static_cast<unsigned char>(bytes[offset + i]);
   return value;
 }
 
@@ -58,7 +58,7 @@ Charsmap::Charsmap(std::string_view bytes) {
            size);
   }
   units_.reserve(size / 4);
-  for (size_t at = 4; at < 4 + size; at += 4) units_.push_back(little_endian(bytes, at));
+  for (size_t offset = 4; offset < 4 + size; offset += 4) units_.push_back(little_endian(bytes, offset));
   replacements_ = bytes.substr(4 + size);
   check();
   for (char32_t c = 0; c < 0x80; ++c) {
@@ -148,8 +148,8 @@ class CharsmapWriter {
     flush_kept();
     const auto old_count = static_cast<std::ptrdiff_t>(count_characters(old_text));
     std::ptrdiff_t count = 0;
-    for (size_t at = 0; at < new_text.size(); ++count)
-      put(next_char(new_text, at), count < old_count ? 0 : 1);
+    for (size_t offset = 0; offset < new_text.size(); ++count)
+      put(next_char(new_text, offset), count < old_count ? 0 : 1);
     if (last_) {
       last_->change -= std::max<std::ptrdiff_t>(0, old_count - count);
     } else {
@@ -211,8 +211,8 @@ Piece normalize_by(const Charsmap& charsmap, const Piece& piece, Pieces& pieces)
     writer->replace(old_text, *new_text);
     return true;
   };
-  const auto is_ascii = [&](size_t at) {
-    return at >= text.size() || static_cast<unsigned char>(text[at]) < 0x80;
+  const auto is_ascii = [&](size_t offset) {
+    return offset >= text.size() || static_cast<unsigned char>(text[offset]) < 0x80;
   };
   for (size_t begin = 0; begin < text.size();) {
     // Two ASCII characters are always two clusters, except "\r\n".
@@ -223,10 +223,10 @@ Piece normalize_by(const Charsmap& charsmap, const Piece& piece, Pieces& pieces)
     }
     const size_t end = grapheme_end(text, begin);
     const bool whole = end - begin < 6 && replaced(begin, end);
-    for (size_t at = begin; !whole && at < end;) {
-      const size_t start = at;
-      (void)next_char(text, at);
-      (void)replaced(start, at);
+    for (size_t offset = begin; !whole && offset < end;) {
+      const size_t start = offset;
+      (void)next_char(text, offset);
+      (void)replaced(start, offset);
     }
     begin = end;
   }
@@ -266,7 +266,7 @@ Normalizer parse_replace(const JsonView& json) {
       if (!rewrite) rewrite.emplace(piece, pieces);
       rewrite->keep(begin - done);
       rewrite->skip(count_characters(piece.text.substr(begin, end - begin)));
-      for (size_t at = 0; at < content.size();) rewrite->put(next_char(content, at), 1);
+      for (size_t offset = 0; offset < content.size();) rewrite->put(next_char(content, offset), 1);
       done = end;
     });
     if (!rewrite) return piece;
@@ -292,15 +292,15 @@ Normalizer parse_precompiled(const JsonView& json) {
 Piece normalize_nmt(const Piece& piece, Pieces& pieces) {
   const auto text = piece.text;
   Rewrite rewrite(piece, pieces);
-  for (size_t at = 0; at < text.size();) {
-    const size_t begin = at;
-    const char32_t c = next_char(text, at);
+  for (size_t offset = 0; offset < text.size();) {
+    const size_t begin = offset;
+    const char32_t c = next_char(text, offset);
     if (is_nmt_control(c)) {
       rewrite.skip(1);
     } else if (is_nmt_space(c)) {
       rewrite.put(' ', 0);
     } else {
-      rewrite.keep(at - begin);
+      rewrite.keep(offset - begin);
     }
   }
   return rewrite.done();
@@ -313,8 +313,8 @@ Piece normalize_byte_level(const Piece& piece, Pieces& pieces) {
   for (size_t i = 0; i < text.size(); ++i) {
     std::string visible;
     to_visible(text.substr(i, 1), visible);
-    size_t at = 0;
-    rewrite.put(next_char(visible, at), begins_character(text[i]) ? 0 : 1);
+    size_t offset = 0;
+    rewrite.put(next_char(visible, offset), begins_character(text[i]) ? 0 : 1);
   }
   return rewrite.done();
 }
@@ -323,10 +323,10 @@ Piece normalize_byte_level(const Piece& piece, Pieces& pieces) {
 template <class Keep>
 Piece keep_if(const Piece& piece, Pieces& pieces, Keep keep) {
   Rewrite rewrite(piece, pieces);
-  for (size_t at = 0; at < piece.text.size();) {
-    const size_t begin = at;
-    if (keep(next_char(piece.text, at))) {
-      rewrite.keep(at - begin);
+  for (size_t offset = 0; offset < piece.text.size();) {
+    const size_t begin = offset;
+    if (keep(next_char(piece.text, offset))) {
+      rewrite.keep(offset - begin);
     } else {
       rewrite.skip(1);
     }
@@ -344,16 +344,16 @@ bool is_chinese(char32_t c) {
 // Returns the piece without control characters and with white space replaced by plain spaces.
 Piece clean(const Piece& piece, Pieces& pieces) {
   Rewrite rewrite(piece, pieces);
-  for (size_t at = 0; at < piece.text.size();) {
-    const size_t begin = at;
-    const char32_t c = next_char(piece.text, at);
+  for (size_t offset = 0; offset < piece.text.size();) {
+    const size_t begin = offset;
+    const char32_t c = next_char(piece.text, offset);
     const bool line_end = c == '\t' || c == '\n' || c == '\r';
     if (c == 0 || c == 0xFFFD || (is_other(c) && !line_end)) {
       rewrite.skip(1);
     } else if (is_space(c)) {
       rewrite.put(' ', 0);
     } else {
-      rewrite.keep(at - begin);
+      rewrite.keep(offset - begin);
     }
   }
   return rewrite.done();
@@ -361,15 +361,15 @@ Piece clean(const Piece& piece, Pieces& pieces) {
 
 Piece space_chinese(const Piece& piece, Pieces& pieces) {
   Rewrite rewrite(piece, pieces);
-  for (size_t at = 0; at < piece.text.size();) {
-    const size_t begin = at;
-    const char32_t c = next_char(piece.text, at);
+  for (size_t offset = 0; offset < piece.text.size();) {
+    const size_t begin = offset;
+    const char32_t c = next_char(piece.text, offset);
     if (is_chinese(c)) {
       rewrite.put(' ', 0);
       rewrite.put(c, 1);
       rewrite.put(' ', 1);
     } else {
-      rewrite.keep(at - begin);
+      rewrite.keep(offset - begin);
     }
   }
   return rewrite.done();
@@ -377,10 +377,10 @@ Piece space_chinese(const Piece& piece, Pieces& pieces) {
 
 Piece strip(Piece piece, bool left, bool right) {
   while (left && !piece.text.empty()) {
-    size_t at = 0;
-    if (!is_space(next_char(piece.text, at))) break;
-    piece.text.remove_prefix(at);
-    if (piece.origins) piece.origins += at;
+    size_t offset = 0;
+    if (!is_space(next_char(piece.text, offset))) break;
+    piece.text.remove_prefix(offset);
+    if (piece.origins) piece.origins += offset;
   }
   while (right && !piece.text.empty() && is_space(previous_char(piece.text, piece.text.size()))) {
     piece.text = piece.text.substr(0, previous_start(piece.text, piece.text.size()));
@@ -408,8 +408,8 @@ Piece to_lower(const Piece& piece, Pieces& pieces) {
     return lower;
   }
   Rewrite rewrite(piece, pieces);
-  for (size_t at = 0; at < piece.text.size();) {
-    const char32_t c = next_char(piece.text, at);
+  for (size_t offset = 0; offset < piece.text.size();) {
+    const char32_t c = next_char(piece.text, offset);
     rewrite.put(lower_case(c), 0);
     if (c == kDottedI) rewrite.put(kDotAbove, 1);
   }

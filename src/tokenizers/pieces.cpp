@@ -75,10 +75,11 @@ void apply(Behavior behavior, std::vector<Span>& spans) {
 std::vector<Origin> origins_of(std::string_view text) {
   std::vector<Origin> origins;
   origins.reserve(text.size());
-  for (size_t at = 0; at < text.size();) {
-    const size_t begin = at;
-    (void)next_char(text, at);
-    origins.insert(origins.end(), at - begin, {static_cast<uint32_t>(begin), static_cast<uint32_t>(at)});
+  for (size_t offset = 0; offset < text.size();) {
+    const size_t begin = offset;
+    (void)next_char(text, offset);
+    origins.insert(origins.end(), offset - begin,
+                   {static_cast<uint32_t>(begin), static_cast<uint32_t>(offset)});
   }
   return origins;
 }
@@ -144,9 +145,9 @@ Piece Rewrite::done() {
 Piece prepended(const Piece& piece, std::string_view text, Pieces& pieces) {
   if (piece.text.empty() || text.empty()) return piece;
   Rewrite rewrite(piece, pieces);
-  for (size_t at = 0; at < text.size();) {
-    const ptrdiff_t change = at > 0 ? 1 : 0;
-    rewrite.put(next_char(text, at), change);
+  for (size_t offset = 0; offset < text.size();) {
+    const ptrdiff_t change = offset > 0 ? 1 : 0;
+    rewrite.put(next_char(text, offset), change);
   }
   size_t first = 0;
   rewrite.put(next_char(piece.text, first), 1);
@@ -172,9 +173,9 @@ void cut(Pieces& pieces, const FindMatches& find, bool invert, Behavior behavior
 
 FindMatches each_char(bool (*is_match)(char32_t)) {
   return [is_match](std::string_view text, const VisitMatch& visit) {
-    for (size_t at = 0; at < text.size();) {
-      const size_t begin = at;
-      if (is_match(next_char(text, at))) visit(begin, at);
+    for (size_t offset = 0; offset < text.size();) {
+      const size_t begin = offset;
+      if (is_match(next_char(text, offset))) visit(begin, offset);
     }
   };
 }
@@ -183,8 +184,8 @@ CharacterPlaces::CharacterPlaces(std::string_view text) : size_(text.size()) {
   if (is_ascii(text)) return;
   places_.reserve(text.size());
   uint32_t place = 0;
-  for (size_t at = 0; at < text.size(); ++at) {
-    if (at > 0 && begins_character(text[at])) ++place;
+  for (size_t offset = 0; offset < text.size(); ++offset) {
+    if (offset > 0 && begins_character(text[offset])) ++place;
     places_.push_back(place);
   }
 }
@@ -209,8 +210,8 @@ std::vector<TextSpan> byte_spans(std::string_view text, const std::vector<TextSp
                     good);
   std::vector<size_t> starts;  // the starts of the characters, and the end of the text; empty for ASCII
   if (!tokenizers::is_ascii(text)) {
-    for (size_t at = 0; at < text.size(); ++at) {
-      if (tokenizers::begins_character(text[at])) starts.push_back(at);
+    for (size_t offset = 0; offset < text.size(); ++offset) {
+      if (tokenizers::begins_character(text[offset])) starts.push_back(offset);
     }
     starts.push_back(text.size());
   }

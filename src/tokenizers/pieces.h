@@ -32,10 +32,10 @@ struct Piece {
 
   /// The piece of its bytes [at, at + size). Without origins, `begin` of the result is right only if nothing
   /// before it was changed.
-  Piece part(size_t at, size_t size) const {
+  Piece part(size_t offset, size_t size) const {
     const bool known = origins != nullptr && size > 0;
-    return {text.substr(at, size), -1, origins ? origins + at : nullptr,
-            known ? origins[at].begin : begin + static_cast<uint32_t>(at)};
+    return {text.substr(offset, size), -1, origins ? origins + offset : nullptr,
+            known ? origins[offset].begin : begin + static_cast<uint32_t>(offset)};
   }
 };
 

@@ -141,7 +141,7 @@ int64_t PostProcessor::added(size_t sequences) const {
 Blanks blanks_of(std::string_view token) {
   const auto is_blank = [](char32_t c) { return c == 0x120 || is_space(c); };  // Ġ
   Blanks blanks;
-  for (size_t at = 0; at < token.size() && is_blank(next_char(token, at));) ++blanks.leading;
+  for (size_t offset = 0; offset < token.size() && is_blank(next_char(token, offset));) ++blanks.leading;
   for (size_t end = token.size(); end > 0 && is_blank(previous_char(token, end)); ++blanks.trailing)
     end = previous_start(token, end);
   return blanks;

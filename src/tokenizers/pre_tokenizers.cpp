@@ -58,8 +58,8 @@ void make_visible(Pieces& pieces) {
     if (piece.origins) {
       visible.origins = origins.data() + origins.size();
       size_t byte = 0;
-      for (size_t at = 0; at < visible.text.size(); ++at) {
-        if (at > 0 && begins_character(visible.text[at])) ++byte;
+      for (size_t offset = 0; offset < visible.text.size(); ++offset) {
+        if (offset > 0 && begins_character(visible.text[offset])) ++byte;
         origins.push_back(piece.origins[byte]);
       }
     }
@@ -108,9 +108,9 @@ void words_and_signs(std::string_view text, const VisitMatch& visit) {
   const auto kind = [](char32_t c) { return is_word(c) ? 1 : is_space(c) ? 0 : 2; };
   size_t begin = 0;
   int run = 0;
-  for (size_t at = 0; at < text.size();) {
-    const size_t start = at;
-    const int next = kind(next_char(text, at));
+  for (size_t offset = 0; offset < text.size();) {
+    const size_t start = offset;
+    const int next = kind(next_char(text, offset));
     if (next != run) {
       if (run != 0) visit(begin, start);
       begin = start;
@@ -180,11 +180,11 @@ PreTokenizer parse_fixed_length(const JsonView& json) {
   const FindMatches find = [=](std::string_view text, const VisitMatch& visit) {
     size_t begin = 0;
     int64_t count = 0;
-    for (size_t at = 0; at < text.size();) {
-      (void)next_char(text, at);
-      if (++count < length && at < text.size()) continue;
-      visit(begin, at);
-      begin = at;
+    for (size_t offset = 0; offset < text.size();) {
+      (void)next_char(text, offset);
+      if (++count < length && offset < text.size()) continue;
+      visit(begin, offset);
+      begin = offset;
       count = 0;
     }
   };

@@ -424,9 +424,9 @@ constexpr size_t kLongestPattern = 1024;  // in bytes; a search may cost as much
 // An empty string matches at both ends of every character.
 void between_characters(std::string_view text, const VisitMatch& visit) {
   visit(0, 0);
-  for (size_t at = 0; at < text.size();) {
-    (void)next_char(text, at);
-    visit(at, at);
+  for (size_t offset = 0; offset < text.size();) {
+    (void)next_char(text, offset);
+    visit(offset, offset);
   }
 }
 
@@ -441,8 +441,9 @@ FindMatches matches_of(Regex regex) {
 FindMatches matches_of_text(std::string wanted) {
   if (wanted.empty()) return between_characters;
   return [wanted = std::move(wanted)](std::string_view text, const VisitMatch& visit) {
-    for (size_t at = text.find(wanted); at != text.npos; at = text.find(wanted, at + wanted.size())) {
-      visit(at, at + wanted.size());
+    for (size_t offset = text.find(wanted); offset != text.npos;
+         offset = text.find(wanted, offset + wanted.size())) {
+      visit(offset, offset + wanted.size());
     }
   };
 }

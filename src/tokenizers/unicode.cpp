@@ -156,26 +156,26 @@ bool is_other(char32_t c) {
   return kind == UTF8PROC_CATEGORY_CC || kind == UTF8PROC_CATEGORY_CF || kind == UTF8PROC_CATEGORY_CO;
 }
 
-size_t grapheme_end(std::string_view text, size_t at) {
-  auto before = static_cast<utf8proc_int32_t>(next_char(text, at));
-  for (utf8proc_int32_t state = 0; at < text.size();) {
-    size_t end = at;
+size_t grapheme_end(std::string_view text, size_t offset) {
+  auto before = static_cast<utf8proc_int32_t>(next_char(text, offset));
+  for (utf8proc_int32_t state = 0; offset < text.size();) {
+    size_t end = offset;
     const auto next = static_cast<utf8proc_int32_t>(next_char(text, end));
-    if (utf8proc_grapheme_break_stateful(before, next, &state)) return at;
+    if (utf8proc_grapheme_break_stateful(before, next, &state)) return offset;
     before = next;
-    at = end;
+    offset = end;
   }
-  return at;
+  return offset;
 }
 
 bool is_ascii(std::string_view text) {
   constexpr uint64_t kHighBits = 0x8080808080808080;
-  size_t at = 0;
-  for (uint64_t bytes = 0; at + 8 <= text.size(); at += 8) {
-    std::memcpy(&bytes, text.data() + at, 8);
+  size_t offset = 0;
+  for (uint64_t bytes = 0; offset + 8 <= text.size(); offset += 8) {
+    std::memcpy(&bytes, text.data() + offset, 8);
     if (bytes & kHighBits) return false;
   }
-  return std::all_of(text.begin() + static_cast<ptrdiff_t>(at), text.end(),
+  return std::all_of(text.begin() + static_cast<ptrdiff_t>(offset), text.end(),
                      [](char c) { return static_cast<unsigned char>(c) < 0x80; });
 }
 
@@ -194,8 +194,8 @@ std::string normalize(std::string_view text, NormalForm form) {
   const auto options = decomposition(form);
   Characters characters;
   characters.reserve(text.size());
-  for (size_t at = 0; at < text.size();) {
-    decompose(next_char(text, at), options, [&](utf8proc_int32_t c) { characters.push_back(c); });
+  for (size_t offset = 0; offset < text.size();) {
+    decompose(next_char(text, offset), options, [&](utf8proc_int32_t c) { characters.push_back(c); });
   }
   order_marks(characters);
   if (is_composed(form)) compose(characters);
@@ -209,9 +209,9 @@ std::vector<NewCharacter> normalize_by_character(std::string_view text, NormalFo
   const auto options = decomposition(form);
   std::vector<NewCharacter> characters;
   characters.reserve(text.size());
-  for (size_t at = 0; at < text.size();) {
+  for (size_t offset = 0; offset < text.size();) {
     ptrdiff_t change = 0;
-    decompose(next_char(text, at), options, [&](utf8proc_int32_t c) {
+    decompose(next_char(text, offset), options, [&](utf8proc_int32_t c) {
       characters.push_back({static_cast<char32_t>(c), change});
       change = 1;
     });

@@ -9,11 +9,11 @@
 namespace attentive::tokenizers {
 
 /// Returns the character that starts at byte `at` of well-formed UTF-8, and moves `at` behind it.
-inline char32_t next_char(std::string_view text, size_t& at) {
+inline char32_t next_char(std::string_view text, size_t& offset) {
   const auto byte = [&](size_t i) { return static_cast<char32_t>(static_cast<unsigned char>(text[i])); };
-  const char32_t lead = byte(at++);
+  const char32_t lead = byte(offset++);
   if (lead < 0x80) return lead;
-  const auto tail = [&] { return byte(at++) & 0x3F; };
+  const auto tail = [&] { return byte(offset++) & 0x3F; };
   if (lead < 0xE0) return (lead & 0x1F) << 6 | tail();
   const char32_t second = tail();
   if (lead < 0xF0) return (lead & 0x0F) << 12 | second << 6 | tail();
@@ -35,8 +35,8 @@ inline size_t previous_start(std::string_view text, size_t end) {
 
 /// Returns the character before byte `end` > 0 of well-formed UTF-8.
 inline char32_t previous_char(std::string_view text, size_t end) {
-  size_t at = previous_start(text, end);
-  return next_char(text, at);
+  size_t offset = previous_start(text, end);
+  return next_char(text, offset);
 }
 
 void append_utf8(std::string& text, char32_t c);
@@ -57,7 +57,7 @@ bool is_other(char32_t c);
 /// Returns the end of the grapheme cluster that begins at byte `at`. A cluster is what a reader sees as one
 /// character, such as a letter with its accents. Unicode's rule for Indic conjuncts (15.1) is not
 /// implemented.
-size_t grapheme_end(std::string_view text, size_t at);
+size_t grapheme_end(std::string_view text, size_t offset);
 
 bool is_ascii(std::string_view text);
 

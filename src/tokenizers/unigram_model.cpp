@@ -116,9 +116,9 @@ int64_t UnigramModel::unknown_or_refuse() const {
 // If two ways have equal scores, the one that was found first stays.
 std::vector<UnigramModel::Arrival> UnigramModel::best_arrivals(std::string_view piece) const {
   std::vector<Arrival> best(piece.size() + 1, Arrival{0, kUnreached, 0});
-  for (size_t at = 0; at < piece.size();) {
-    const size_t begin = at;
-    (void)next_char(piece, at);
+  for (size_t offset = 0; offset < piece.size();) {
+    const size_t begin = offset;
+    (void)next_char(piece, offset);
     const double here = best[begin].score;
     const auto arrive = [&](size_t end, double score) {
       auto& arrival = best[end];
@@ -132,7 +132,7 @@ std::vector<UnigramModel::Arrival> UnigramModel::best_arrivals(std::string_view 
     });
     // Where a piece is this character, the unknown token cannot win: its score is less than that of any
     // piece.
-    if (arrive(at, unknown_score_ + here)) best[at].id = static_cast<int32_t>(unknown_or_refuse());
+    if (arrive(offset, unknown_score_ + here)) best[offset].id = static_cast<int32_t>(unknown_or_refuse());
   }
   return best;
 }

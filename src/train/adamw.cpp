@@ -19,7 +19,7 @@
 #include <attentive/train/adamw.h>
 
 #include "core/check.h"
-#include "core/kept_tensors.h"
+#include "core/normal_tensors.h"
 #include "files/state_fit.h"
 #include "train/agreement.h"
 #include "train/run_state.h"
@@ -42,7 +42,7 @@ DecayGroups decay_groups(const torch::nn::Module& module) {
 AdamWBase::AdamWBase(const char* caller, const torch::nn::Module& module, AdamWOptions options_)
     : options(options_), caller_(caller) {
   check_options();
-  const KeptTensors kept;
+  const NormalTensorsGuard kept;
   const auto add = [&](const std::vector<std::string>& names, const std::vector<at::Tensor>& tensors,
                        bool decays) {
     for (size_t i = 0; i < names.size(); ++i) {
@@ -70,8 +70,8 @@ std::vector<AdamWBase::Stretch> AdamWBase::whole_parameters() const {
 }
 
 void AdamWBase::keep(const std::vector<Stretch>& stretches) {
-  const KeptTensors kept;
-  reserving(caller_, "its state", [&] {
+  const NormalTensorsGuard kept;
+  with_allocation_errors(caller_, "its state", [&] {
     for (const auto& stretch : stretches) {
       const auto part = part_of(parameters_[stretch.parameter].tensor, stretch);
       pieces_.push_back({stretch, at::zeros_like(part, at::MemoryFormat::Preserve),
@@ -108,7 +108,7 @@ at::Tensor AdamWBase::clip(double max_norm, double loss_scale) {
   TORCH_CHECK_VALUE(loss_scale > 0.0 && loss_scale <= static_cast<double>(std::numeric_limits<float>::max()),
                     caller_, ": expected loss_scale to be a positive number of float32, got ", loss_scale);
   check_gradients();
-  const KeptTensors kept;  // the next step may run under another mode (InferenceMode)
+  const NormalTensorsGuard kept;  // the next step may run under another mode (InferenceMode)
   std::vector<at::Tensor> gradients;
   for (const auto& parameter : parameters_) {
     if (parameter.tensor.grad().defined()) gradients.push_back(parameter.tensor.grad().resolve_neg());
@@ -364,7 +364,7 @@ void ShardedAdamW::step() {
 
 StateDict ShardedAdamW::state_if(bool wanted) const {
   if (group_->size() == 1) return AdamWBase::state_if(wanted);
-  const KeptTensors kept;
+  const NormalTensorsGuard kept;
   StateDict state;
   if (wanted) state["step"] = step_.clone();
   for (const auto& [prefix, member] : kMoments) {
@@ -372,7 +372,7 @@ StateDict ShardedAdamW::state_if(bool wanted) const {
     for (const auto& piece : pieces_) local.push_back(stretch_of(piece.*member, 0, piece.end - piece.begin));
     for (size_t i = 0; i < parameters_.size() && wanted; ++i) {
       const auto& parameter = parameters_[i];
-      whole.push_back(reserving(kShardedAdamW, "a copy of its state", [&] {
+      whole.push_back(with_allocation_errors(kShardedAdamW, "a copy of its state", [&] {
         return at::empty_strided(parameter.like.sizes(), parameter.strides, parameter.like.options());
       }));
       state[prefix + parameter.name] = whole.back();

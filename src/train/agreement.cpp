@@ -76,7 +76,8 @@ std::string printed_options(const torch::nn::Module& model) {
     module.pretty_print(stream);
     auto printed = stream.str();
     constexpr std::string_view kUnnamed = "(anonymous namespace)::";
-    for (size_t at; (at = printed.find(kUnnamed)) != std::string::npos;) printed.erase(at, kUnnamed.size());
+    for (size_t offset; (offset = printed.find(kUnnamed)) != std::string::npos;)
+      printed.erase(offset, kUnnamed.size());
     std::replace(printed.begin(), printed.end(), '\n', ' ');
     const auto open = std::min(printed.find('('), printed.size());
     lines += fmt::format("{}: {}\n", name, printed.substr(0, open));

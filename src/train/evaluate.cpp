@@ -89,13 +89,13 @@ struct Batch {
 // Batches that cover every target once, in order: whole blocks, then the rest as one shorter row.
 std::vector<Batch> batches_of(int64_t targets, const EvaluateOptions& options) {
   std::vector<Batch> batches;
-  int64_t at = 0;
-  while (targets - at >= options.block) {
-    const auto rows = std::min(options.batch, (targets - at) / options.block);
-    batches.push_back({at, rows, options.block});
-    at += rows * options.block;
+  int64_t offset = 0;
+  while (targets - offset >= options.block) {
+    const auto rows = std::min(options.batch, (targets - offset) / options.block);
+    batches.push_back({offset, rows, options.block});
+    offset += rows * options.block;
   }
-  if (at < targets) batches.push_back({at, 1, targets - at});
+  if (offset < targets) batches.push_back({offset, 1, targets - offset});
   return batches;
 }
 

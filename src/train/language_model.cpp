@@ -198,14 +198,14 @@ namespace {
 
 // Members that earlier versions do not know. They are written only if they differ from the defaults, and have
 // the defaults if they are absent.
-constexpr const char* kLater[] = {"rotary_low_freq_factor",
-                                  "rotary_high_freq_factor",
-                                  "rotary_original_context",
-                                  "hidden_dim",
-                                  "activation",
-                                  "eps",
-                                  "checkpoint"};
-constexpr const char* kLaterOfLlama[] = {"checkpoint"};
+constexpr const char* kAddedSinceV1[] = {"rotary_low_freq_factor",
+                                         "rotary_high_freq_factor",
+                                         "rotary_original_context",
+                                         "hidden_dim",
+                                         "activation",
+                                         "eps",
+                                         "checkpoint"};
+constexpr const char* kLlamaAddedSinceV1[] = {"checkpoint"};
 
 template <class Options, size_t kCount>
 nlohmann::json without_later_defaults(const Options& options, const Options& defaults,
@@ -226,7 +226,7 @@ bool is_llama(const nlohmann::json& object) {
 }  // namespace
 
 std::string to_json(const GPTOptions& options) {
-  auto object = without_later_defaults(options, GPTOptions(1, 1, 1, 1, 1), kLater);
+  auto object = without_later_defaults(options, GPTOptions(1, 1, 1, 1, 1), kAddedSinceV1);
   object.erase("rotary_head_dim");  // set by the model
   return object.dump(1) + '\n';
 }
@@ -235,14 +235,14 @@ GPTOptions parse_gpt_options(const std::string& json) {
   auto object = parse_option_object("GPTOptions", json);
   GPTOptions options(1, 1, 1, 1, 1);
   const auto defaults = option_object(options);
-  for (const auto* name : kLater) object.emplace(name, defaults[name]);
+  for (const auto* name : kAddedSinceV1) object.emplace(name, defaults[name]);
   object["rotary_head_dim"] = options.rotary().head_dim();
   each_option(options, OptionReader("GPTOptions", object));
   return options;
 }
 
 std::string to_json(const LlamaOptions& options) {
-  auto object = without_later_defaults(options, LlamaOptions(1, 1, 1, 1), kLaterOfLlama);
+  auto object = without_later_defaults(options, LlamaOptions(1, 1, 1, 1), kLlamaAddedSinceV1);
   object["model"] = LlamaImpl::kName;
   return object.dump(1) + '\n';
 }
@@ -254,7 +254,7 @@ LlamaOptions parse_llama_options(const std::string& json) {
                     LlamaImpl::kName, '"');
   LlamaOptions options(1, 1, 1, 1);
   const auto defaults = option_object(options);
-  for (const auto* name : kLaterOfLlama) object.emplace(name, defaults[name]);
+  for (const auto* name : kLlamaAddedSinceV1) object.emplace(name, defaults[name]);
   each_option(options, OptionReader(caller, object));
   return options;
 }

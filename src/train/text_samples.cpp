@@ -28,10 +28,11 @@ bool is_white(char c) {
 // belong to the word that follows, and line ends in a row to each other.
 size_t end_of_piece(std::string_view bytes) {
   size_t space = 0;
-  for (size_t at = bytes.size() - 1; at > 0; --at) {
-    if (is_white(bytes[at])) continue;
-    if (bytes[at - 1] == '\n') return at;
-    if (space == 0 && at > 1 && bytes[at - 1] == ' ' && !is_white(bytes[at - 2])) space = at - 1;
+  for (size_t offset = bytes.size() - 1; offset > 0; --offset) {
+    if (is_white(bytes[offset])) continue;
+    if (bytes[offset - 1] == '\n') return offset;
+    if (space == 0 && offset > 1 && bytes[offset - 1] == ' ' && !is_white(bytes[offset - 2]))
+      space = offset - 1;
   }
   return space > 0 ? space : bytes.size() - unfinished_utf8(bytes);
 }
@@ -67,14 +68,14 @@ std::optional<int64_t> step_of(std::string_view line) {
 
 // The beginning of a file, up to the first sample whose step is later than `last`.
 std::string up_to(std::string content, int64_t last) {
-  for (size_t at = 0; at < content.size();) {
-    const auto end = std::min(content.find('\n', at), content.size());
-    const auto step = step_of(std::string_view(content).substr(at, end - at));
+  for (size_t offset = 0; offset < content.size();) {
+    const auto end = std::min(content.find('\n', offset), content.size());
+    const auto step = step_of(std::string_view(content).substr(offset, end - offset));
     if (step && *step > last) {
-      content.resize(at);
+      content.resize(offset);
       break;
     }
-    at = end + 1;
+    offset = end + 1;
   }
   if (!content.empty() && content.back() != '\n') content += '\n';
   return content;

@@ -32,13 +32,13 @@ constexpr uint64_t kTokenFileFormat = 1;
 constexpr size_t kFormatAt = 8, kDigestAt = 16, kTrainingAt = 80, kValidationAt = 88, kJsonAt = 96;
 constexpr uint64_t kMostTokens = std::numeric_limits<int64_t>::max() / 16;
 
-void put(std::string& header, size_t at, uint64_t number) {
-  std::memcpy(header.data() + at, &number, sizeof(number));
+void put(std::string& header, size_t offset, uint64_t number) {
+  std::memcpy(header.data() + offset, &number, sizeof(number));
 }
 
-uint64_t number_at(std::string_view header, size_t at) {
+uint64_t number_at(std::string_view header, size_t offset) {
   uint64_t number = 0;
-  std::memcpy(&number, header.data() + at, sizeof(number));
+  std::memcpy(&number, header.data() + offset, sizeof(number));
   return number;
 }
 
@@ -49,8 +49,8 @@ std::string digest_of(std::string_view header) {
   return sum.digest();
 }
 
-int64_t tokens_at(std::string_view header, size_t at) {
-  const auto count = number_at(header, at);
+int64_t tokens_at(std::string_view header, size_t offset) {
+  const auto count = number_at(header, offset);
   if (count > kMostTokens) refuse("damaged: it cannot hold {} tokens", count);
   return static_cast<int64_t>(count);
 }
@@ -170,9 +170,9 @@ std::vector<int64_t> encode_piece(const Tokenizer& tokenizer, const TextPieces& 
 // Writes ids in parts, so that no second copy of a piece's ids exists.
 void write_ids(AtomicFile& file, const std::vector<int64_t>& ids) {
   std::array<int32_t, size_t{1} << 14> part;
-  for (size_t at = 0; at < ids.size(); at += part.size()) {
-    const auto count = std::min(part.size(), ids.size() - at);
-    for (size_t i = 0; i < count; ++i) part[i] = static_cast<int32_t>(ids[at + i]);
+  for (size_t offset = 0; offset < ids.size(); offset += part.size()) {
+    const auto count = std::min(part.size(), ids.size() - offset);
+    for (size_t i = 0; i < count; ++i) part[i] = static_cast<int32_t>(ids[offset + i]);
     file.write(part.data(), count * sizeof(int32_t));
   }
 }

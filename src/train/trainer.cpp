@@ -90,8 +90,8 @@ void check(const TrainerOptions& options) {
 std::string hash_of(const at::Tensor& tokens) {
   constexpr int64_t kPart = 1 << 16;
   Sha256 sum;
-  for (int64_t at = 0, count = tokens.defined() ? tokens.size(0) : 0; at < count; at += kPart) {
-    sum.add(bytes_of(tokens.narrow(0, at, std::min(kPart, count - at)).to(at::kLong)));
+  for (int64_t offset = 0, count = tokens.defined() ? tokens.size(0) : 0; offset < count; offset += kPart) {
+    sum.add(bytes_of(tokens.narrow(0, offset, std::min(kPart, count - offset)).to(at::kLong)));
   }
   return sum.digest();
 }

@@ -16,7 +16,7 @@
 #include <attentive/viz/head_statistics.h>
 
 #include "core/check.h"
-#include "core/kept_tensors.h"
+#include "core/normal_tensors.h"
 #include "viz/head_rows.h"
 
 namespace attentive {
@@ -99,7 +99,7 @@ std::string heading(const RecordedAttention& call) {
 }  // namespace
 
 AttentionView attention_view(const RecordedAttention& call, const ViewOptions& options) {
-  const KeptTensors normal;
+  const NormalTensorsGuard normal;
   const auto item = viz::batch_item(kAttentionView, call, options.batch);
   TORCH_CHECK_VALUE(item.q.size(1) > 0 && item.q.size(2) > 0 && item.k.size(2) > 0, kAttentionView, ": ",
                     call.path, ": expected at least one head, query and key, got q ", describe(call.q),

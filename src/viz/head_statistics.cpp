@@ -11,7 +11,7 @@
 #include <attentive/viz/head_statistics.h>
 
 #include "core/check.h"
-#include "core/kept_tensors.h"
+#include "core/normal_tensors.h"
 #include "viz/head_rows.h"
 
 namespace attentive {
@@ -103,7 +103,7 @@ at::Tensor passed_on(const RecordedAttention& call) {
 }  // namespace
 
 std::vector<at::Tensor> attention_rollout(const std::vector<RecordedAttention>& calls, int64_t batch) {
-  const KeptTensors normal;
+  const NormalTensorsGuard normal;
   std::vector<at::Tensor> rollouts;
   at::Tensor product;  // of the layers so far
   for (const auto& call : calls) {

@@ -41,8 +41,8 @@ for line in (root / "docs/features.md").read_text().splitlines():
         problems.append(f"docs/features.md: {cells[1].strip()!r} names no test")
 # The table of what each line of a program reaches: its last column names a row's tests.
 guide = "docs/guide/accelerate.md"
-doors = (root / guide).read_text().split("## What is reached\n")[1].split("\n## ")[0]
-rows = [line.split("|") for line in doors.splitlines() if line.startswith("|")][2:]
+sdpa_operators = (root / guide).read_text().split("## What is reached\n")[1].split("\n## ")[0]
+rows = [line.split("|") for line in sdpa_operators.splitlines() if line.startswith("|")][2:]
 if not rows:
     problems.append(f"{guide}: no row says what is reached")
 for cells in rows:

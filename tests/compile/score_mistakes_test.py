@@ -15,10 +15,10 @@ from pathlib import Path
 
 FIXES = {  # text of the messages: the numbers of the mistakes
     "write where(condition, yes, no) in place of if and ?:, and & | ! in place of && || not": (1, 2, 3, 4),
-    "a score function takes (auto s, auto at), and is const": (5, 6),
-    "a mask function takes (auto at), and is const": (7,),
+    "a score function takes (auto s, auto pair), and is const": (5, 6),
+    "a mask function takes (auto pair), and is const": (7,),
     "a score function returns a number per pair, the new score": (8, 9),
-    "a mask function returns a condition per pair, such as at.query >= at.key": (10, 11),
+    "a mask function returns a condition per pair, such as pair.query >= pair.key": (10, 11),
     "a lookup in a captured tensor takes one to four indices of `at` and integers": (12, 13, 14, 15, 18, 19),
     "an index is divided by a number that is the same for all pairs, such as 16": (16, 17),
 }

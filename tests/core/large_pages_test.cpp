@@ -50,8 +50,8 @@ void skip_without_large_pages() {
 TEST_CASE("a new tensor that the system gives asks for large pages, a smaller one does not",
           "[large_pages]") {
   skip_without_large_pages();
-  const auto large = in_large_pages(at::empty({12 * kMillion}, at::kFloat)),
-             small = in_large_pages(at::empty({2 * kMillion}, at::kFloat));
+  const auto large = advise_huge_pages(at::empty({12 * kMillion}, at::kFloat)),
+             small = advise_huge_pages(at::empty({2 * kMillion}, at::kFloat));
   CHECK(asked_for_large_pages(middle_of(large)));
   CHECK_FALSE(asked_for_large_pages(middle_of(small)));
 }
@@ -59,10 +59,10 @@ TEST_CASE("a new tensor that the system gives asks for large pages, a smaller on
 TEST_CASE("asking for large pages keeps the contents, and memory below one page is left alone",
           "[large_pages]") {
   const auto numbers = at::arange(12 * kMillion), expected = at::arange(12 * kMillion);
-  prefer_large_pages(numbers.mutable_data_ptr(), numbers.nbytes());
+  advise_huge_pages_at(numbers.mutable_data_ptr(), numbers.nbytes());
   CHECK(at::equal(numbers, expected));
   std::vector<char> few(100, 'x');
-  prefer_large_pages(few.data(), few.size());
+  advise_huge_pages_at(few.data(), few.size());
   CHECK(few == std::vector<char>(100, 'x'));
 }
 

@@ -107,16 +107,16 @@ const std::vector<Option>& options() {
        [](Call& c) {
          const auto table = captured(c.here(at::randn({kHeads, kTokens})));
          c.extras.score = score_mod(
-             [=](auto s, auto at) {
-               return s + table(at.head, at.key) -
-                      0.01f * abs(at.query - at.key) * where(at.batch == 0, 1, 2);
+             [=](auto s, auto pair) {
+               return s + table(pair.head, pair.key) -
+                      0.01f * abs(pair.query - pair.key) * where(pair.batch == 0, 1, 2);
              },
              "table");
        }},
       {"mask function",
        [](Call& c) {
-         c.extras.block_mask =
-             mask_mod([](auto at) { return (at.query >= at.key) | (at.key >= at.keys - 9); }, "prefix");
+         c.extras.block_mask = mask_mod(
+             [](auto pair) { return (pair.query >= pair.key) | (pair.key >= pair.keys - 9); }, "prefix");
        }},
       {"dropout", [](Call& c) { c.options = {.causal = Causal::BottomRight, .dropout_p = 0.3}; }},
   };

@@ -27,7 +27,7 @@ EXAMPLE(own_score) {
 
   const auto slope = captured(slopes);
   const auto score = score_mod(
-      [=](auto s, auto at) { return s + slope(at.head) * (at.key - at.query) - 0.5f * softplus(s); });
+      [=](auto s, auto pair) { return s + slope(pair.head) * (pair.key - pair.query) - 0.5f * softplus(s); });
   const auto y =
       attention(q, k, v, {.causal = Causal::BottomRight, .dropout_p = 0.1}, {.score = score}).output;
   y.sum().backward();
@@ -44,28 +44,31 @@ EXAMPLE(own_score_gallery) {
 
   const std::vector<std::pair<std::string, AttentionExtras>> variants = {
       {"relative distance",
-       {.score = score_mod([](auto s, auto at) { return s + 0.01f * (at.query - at.key); })}},
-      {"ALiBi",
-       {.score = score_mod([=](auto s, auto at) { return s + slope(at.head) * (at.key - at.query); })}},
+       {.score = score_mod([](auto s, auto pair) { return s + 0.01f * (pair.query - pair.key); })}},
+      {"ALiBi", {.score = score_mod([=](auto s, auto pair) {
+                   return s + slope(pair.head) * (pair.key - pair.query);
+                 })}},
       {"softcap", {.score = score_mod([](auto s, auto) { return 20.0f * tanh(s / 20.0f); })}},
-      {"learned table", {.score = score_mod([=](auto s, auto at) {
-                           return s + table(at.head, at.query - at.key + at.keys);
+      {"learned table", {.score = score_mod([=](auto s, auto pair) {
+                           return s + table(pair.head, pair.query - pair.key + pair.keys);
                          })}},
-      {"Gaussian", {.score = score_mod([=](auto s, auto at) {
-                      const auto d = (at.query - at.key) / width(at.head);
+      {"Gaussian", {.score = score_mod([=](auto s, auto pair) {
+                      const auto d = (pair.query - pair.key) / width(pair.head);
                       return s - 0.5f * d * d;
                     })}},
       {"graph distance",
-       {.score = score_mod([=](auto s, auto at) { return s + graph(hops(at.query, at.key)); })}},
-      {"causal", {.block_mask = mask_mod([](auto at) { return at.key <= at.query; })}},
-      {"window",
-       {.block_mask = mask_mod([](auto at) { return (at.key <= at.query) & (at.query - at.key < 16); })}},
-      {"prefix LM", {.block_mask = mask_mod([](auto at) { return (at.key <= at.query) | (at.key < 8); })}},
+       {.score = score_mod([=](auto s, auto pair) { return s + graph(hops(pair.query, pair.key)); })}},
+      {"causal", {.block_mask = mask_mod([](auto pair) { return pair.key <= pair.query; })}},
+      {"window", {.block_mask = mask_mod([](auto pair) {
+                    return (pair.key <= pair.query) & (pair.query - pair.key < 16);
+                  })}},
+      {"prefix LM",
+       {.block_mask = mask_mod([](auto pair) { return (pair.key <= pair.query) | (pair.key < 8); })}},
       {"documents",
-       {.block_mask = mask_mod([=](auto at) { return document(at.query) == document(at.key); })}},
-      {"dilated", {.block_mask = mask_mod([](auto at) { return (at.query - at.key) % 4 == 0; })}},
+       {.block_mask = mask_mod([=](auto pair) { return document(pair.query) == document(pair.key); })}},
+      {"dilated", {.block_mask = mask_mod([](auto pair) { return (pair.query - pair.key) % 4 == 0; })}},
       {"sigmoid",
-       {.score = score_mod([](auto s, auto at) { return sigmoid(s - log(at.keys)); }),
+       {.score = score_mod([](auto s, auto pair) { return sigmoid(s - log(pair.keys)); }),
         .normalise = Normalise::None}},
   };
   for (const auto& [name, extras] : variants) {
@@ -80,7 +83,7 @@ EXAMPLE(own_score_learned) {
   auto table = at::zeros({4, 128}).requires_grad_();
   const auto number = captured(table);  // reads what `table` holds at each call
   const auto score =
-      score_mod([=](auto s, auto at) { return s + number(at.head, at.query - at.key + at.keys); });
+      score_mod([=](auto s, auto pair) { return s + number(pair.head, pair.query - pair.key + pair.keys); });
   const auto target = at::randn({2, 4, 64, 32});
   for (int step = 0; step < 3; ++step) {
     const auto loss =
@@ -96,7 +99,8 @@ EXAMPLE(own_score_learned) {
 EXAMPLE(own_block_mask) {
   const auto [q, k, v] = draw(4, 1024);
   const auto document = captured_indices(at::arange(1024).div(256, "floor"));
-  const auto mask = mask_mod([=](auto at) { return document(at.query) == document(at.key); }, "documents");
+  const auto mask =
+      mask_mod([=](auto pair) { return document(pair.query) == document(pair.key); }, "documents");
   const auto blocks = BlockMask::kept(mask, /*batch=*/1, /*heads=*/1, /*queries=*/1024, /*keys=*/1024);
   const auto count = blocks.count();
   std::cout << count.empty << " of " << count.tiles << " tiles are empty, " << count.full << " are full\n";

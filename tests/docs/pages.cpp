@@ -33,10 +33,10 @@ bool is_fence(const std::string& line) {
 }
 
 // Returns the lines of a block whose fence is at `at`; sets `at` to the line behind its closing fence.
-std::string take_fenced(const std::vector<std::string>& lines, size_t& at) {
+std::string take_fenced(const std::vector<std::string>& lines, size_t& offset) {
   std::string text;
-  for (++at; at < lines.size() && !is_fence(lines[at]); ++at) text += lines[at] + "\n";
-  ++at;
+  for (++offset; offset < lines.size() && !is_fence(lines[offset]); ++offset) text += lines[offset] + "\n";
+  ++offset;
   return text;
 }
 
@@ -87,25 +87,26 @@ std::vector<Block> blocks_of(const std::string& page) {
   static const std::regex marker("^<!-- (example|file|lines of): (\\S+) -->$");
   const auto lines = lines_of(page);
   std::vector<Block> blocks;
-  for (size_t at = 0; at < lines.size();) {
+  for (size_t offset = 0; offset < lines.size();) {
     Block block;
     std::smatch words;
-    if (std::regex_match(lines[at], words, marker)) {
+    if (std::regex_match(lines[offset], words, marker)) {
       block.kind = words[1];
       block.name = words[2];
-      ++at;
+      ++offset;
     }
-    block.first_line = block.last_line = at;
-    if (at < lines.size() && is_fence(lines[at])) {
-      block.language = without_indentation(lines[at]).substr(3);
-      block.code = take_fenced(lines, at);
-      block.last_line = at;
-      if (!block.kind.empty() && at + 1 < lines.size() && lines[at].empty() && lines[at + 1] == "```text") {
-        block.output = take_fenced(lines, ++at);
-        block.last_line = at;
+    block.first_line = block.last_line = offset;
+    if (offset < lines.size() && is_fence(lines[offset])) {
+      block.language = without_indentation(lines[offset]).substr(3);
+      block.code = take_fenced(lines, offset);
+      block.last_line = offset;
+      if (!block.kind.empty() && offset + 1 < lines.size() && lines[offset].empty() &&
+          lines[offset + 1] == "```text") {
+        block.output = take_fenced(lines, ++offset);
+        block.last_line = offset;
       }
     } else if (block.kind.empty()) {
-      ++at;
+      ++offset;
       continue;
     }
     blocks.push_back(block);
@@ -130,14 +131,14 @@ bool same_output(const std::string& shown, const std::string& printed) {
 
 bool lines_stand_in(const std::string& code, const std::string& text) {
   const auto lines = lines_of(text);
-  auto at = lines.begin();
+  auto offset = lines.begin();
   for (const auto& line : lines_of(code)) {
     const auto wanted = without_indentation(line);
     if (wanted == "…" || wanted.empty()) continue;
-    at = std::find_if(at, lines.end(),
-                      [&](const auto& there) { return without_indentation(there) == wanted; });
-    if (at == lines.end()) return false;
-    ++at;
+    offset = std::find_if(offset, lines.end(),
+                          [&](const auto& there) { return without_indentation(there) == wanted; });
+    if (offset == lines.end()) return false;
+    ++offset;
   }
   return true;
 }

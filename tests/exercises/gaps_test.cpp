@@ -54,8 +54,8 @@ std::vector<int> hints_of(int number) {
   const auto hints = text_of(page[1]);
   const std::regex summary("<summary>Hint (\\d)</summary>");
   std::vector<int> numbers;
-  for (std::sregex_iterator at(hints.begin(), hints.end(), summary), end; at != end; ++at)
-    numbers.push_back(std::stoi((*at)[1]));
+  for (std::sregex_iterator hint(hints.begin(), hints.end(), summary), end; hint != end; ++hint)
+    numbers.push_back(std::stoi((*hint)[1]));
   return numbers;
 }
 

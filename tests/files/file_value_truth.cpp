@@ -40,9 +40,9 @@ std::string contiguous_values(const at::Tensor& lazy) {
   std::vector<int64_t> index(static_cast<size_t>(tensor.dim()));
   std::string text;
   for (int64_t count = tensor.numel(); count > 0; --count) {
-    int64_t at = 0;
-    for (size_t d = 0; d < index.size(); ++d) at += index[d] * tensor.stride(static_cast<int64_t>(d));
-    text += hexadecimal(data + static_cast<size_t>(at) * item, item);
+    int64_t offset = 0;
+    for (size_t d = 0; d < index.size(); ++d) offset += index[d] * tensor.stride(static_cast<int64_t>(d));
+    text += hexadecimal(data + static_cast<size_t>(offset) * item, item);
     for (size_t d = index.size(); d-- > 0;) {
       if (++index[d] < tensor.size(static_cast<int64_t>(d))) break;
       index[d] = 0;

@@ -257,13 +257,13 @@ ZipFile archive_of(std::string pickle) {
 
 ZipFile with_zip64(ZipFile file, const Zip64End& end) {
   const auto parts = parts_of(file);
-  const uint64_t number = file.entries.size(), at = parts.entries.size() + parts.directory.size();
+  const uint64_t number = file.entries.size(), offset = parts.entries.size() + parts.directory.size();
   file.extra_end =
       end.signature + little(end.record_size.value_or(44), 8) + little(0x031e, 2) + little(45, 2) +
       little(0, 8) + little(end.count_here.value_or(end.count.value_or(number)), 8) +
       little(end.count.value_or(number), 8) + little(end.directory_size.value_or(parts.directory.size()), 8) +
       little(end.directory_offset.value_or(parts.entries.size()), 8) + end.locator_signature + little(0, 4) +
-      little(end.record_offset.value_or(at), 8) + little(end.disks, 4);
+      little(end.record_offset.value_or(offset), 8) + little(end.disks, 4);
   return file;
 }
 

@@ -56,13 +56,13 @@ Counts change_every_byte(const std::string& bytes, const std::vector<int>& chang
   const auto truth = test::truth_of(parse_bytes(bytes));
   Counts counts;
   auto changed = bytes;
-  for (size_t at = 0; at < bytes.size(); ++at) {
+  for (size_t offset = 0; offset < bytes.size(); ++offset) {
     for (const int change : changes) {
-      changed[at] = static_cast<char>(bytes[at] ^ change);
+      changed[offset] = static_cast<char>(bytes[offset] ^ change);
       const auto got = read_or_refuse([&] { return parse_bytes(changed); });
       ++(got.is_null() ? counts.refused : got == truth ? counts.same : counts.other);
     }
-    changed[at] = bytes[at];
+    changed[offset] = bytes[offset];
   }
   return counts;
 }
@@ -128,13 +128,13 @@ TEST_CASE("a changed byte does no more harm in a mapped file", "[torch_file][dam
     for (const bool checksums : {true, false}) {
       size_t other = 0;
       auto changed = bytes;
-      for (size_t at = 0; at < bytes.size(); ++at) {
-        changed[at] = static_cast<char>(~bytes[at]);
+      for (size_t offset = 0; offset < bytes.size(); ++offset) {
+        changed[offset] = static_cast<char>(~bytes[offset]);
         write_new_file(folder / "changed.pt", changed);
         const auto got = read_or_refuse(
             [&] { return load_torch(folder / "changed.pt", {.map = true, .checksums = checksums}); });
         other += !got.is_null() && got != truth;
-        changed[at] = bytes[at];
+        changed[offset] = bytes[offset];
       }
       CHECK((other > 0) == (name == "legacy_tied" || !checksums));
     }

@@ -122,10 +122,10 @@ struct Places {
         locator(end - zip::kLocator64Size),
         end64(locator - zip::kEnd64Size),
         central(zip::little<uint32_t>(bytes.data() + end + 16)) {
-    size_t at = central;
+    size_t offset = central;
     for (auto& entry : entries) {
-      entry = at;
-      at += zip::kCentralSize + zip::little<uint16_t>(bytes.data() + at + 28);
+      entry = offset;
+      offset += zip::kCentralSize + zip::little<uint16_t>(bytes.data() + offset + 28);
     }
     for (int i = 0; i < 3; ++i) headers[i] = zip::little<uint32_t>(bytes.data() + entries[i] + 42);
   }

@@ -41,15 +41,15 @@ struct Whole {
     const auto table = captured(at::randn({kHeads, kTokens}));
     const auto document = captured_indices(at::randint(3, {2, kTokens}));
     extras.score = score_mod(
-        [=](auto s, auto at) {
-          return s * 0.7f + table(at.head, at.key) - 0.02f * abs(at.query - at.key) +
-                 where(at.query == at.queries - 1, 1.5f, 0.0f);
+        [=](auto s, auto pair) {
+          return s * 0.7f + table(pair.head, pair.key) - 0.02f * abs(pair.query - pair.key) +
+                 where(pair.query == pair.queries - 1, 1.5f, 0.0f);
         },
         "table");
     extras.block_mask = mask_mod(
-        [=](auto at) {
-          return (document(at.batch, at.query) == document(at.batch, at.key)) | (at.key == at.keys - 1) |
-                 (at.key == at.query);
+        [=](auto pair) {
+          return (document(pair.batch, pair.query) == document(pair.batch, pair.key)) |
+                 (pair.key == pair.keys - 1) | (pair.key == pair.query);
         },
         "documents");
     extras.logsumexp = true;
@@ -118,7 +118,7 @@ TEST_CASE("parts of queries and of heads have the gradients of the whole call", 
 
 TEST_CASE("a kept mask of the whole sequence hides the same pairs in its parts", "[attention_part][score]") {
   Whole whole(Backend::Native);
-  whole.extras.block_mask = mask_mod([](auto at) { return abs(at.query - at.key) < 20; });
+  whole.extras.block_mask = mask_mod([](auto pair) { return abs(pair.query - pair.key) < 20; });
   const auto want = attention(whole.q, whole.k, whole.v, whole.options, whole.extras).output;
   const auto kept = BlockMask::kept(whole.extras.block_mask.mask(), 1, 1, kTokens, kTokens);
   CHECK(kept.count().empty > 0);
@@ -140,7 +140,7 @@ TEST_CASE("a call in parts refuses what its parts cannot compute", "[attention_p
   Whole whole(Backend::Auto);
   const auto numbers = at::randn({kTokens}).requires_grad_();
   const auto table = captured(numbers);
-  whole.extras.score = score_mod([=](auto s, auto at) { return s + table(at.key); }, "learned");
+  whole.extras.score = score_mod([=](auto s, auto pair) { return s + table(pair.key); }, "learned");
   CHECK(
       value_error([&] { whole.attention_in_parts(); }) ==
       "caller: expected the score \"learned\" to capture tensors without a gradient, got one of shape (420,) "
@@ -165,7 +165,7 @@ TEST_CASE("the text of a call in parts tells functions and captured numbers apar
   CHECK(text.find("score: table\ncaptured: (4, 420), values ") != std::string::npos);
   CHECK(text.find("mask function: documents\ncaptured: (2, 420), values ") != std::string::npos);
   const auto table = captured(at::randn({kHeads, kTokens}));
-  other.extras.score = score_mod([=](auto s, auto at) { return s + table(at.head, at.key); }, "table");
+  other.extras.score = score_mod([=](auto s, auto pair) { return s + table(pair.head, pair.key); }, "table");
   CHECK(text != other.attention_in_parts().text());
   other.extras.score = {};
   CHECK(other.attention_in_parts().text().find("score: none\n") != std::string::npos);

@@ -84,7 +84,7 @@ TEST_CASE("packed sequences equal one call per sequence", "[varlen]") {
   CHECK_CLOSE(got.logsumexp, at::cat(logsumexps, 1));
 }
 
-TEST_CASE("score and mask functions count within a packed sequence, whose number is at.batch",
+TEST_CASE("score and mask functions count within a packed sequence, whose number is pair.batch",
           "[varlen][score]") {
   const auto backend =
       GENERATE(Backend::Auto, Backend::Reference);  // an empty sequence alone is none of Native's calls
@@ -99,9 +99,11 @@ TEST_CASE("score and mask functions count within a packed sequence, whose number
     const auto bias = captured(numbers);
     const auto most = captured_indices(distances);
     return AttentionExtras{
-        .score = score_mod([=](auto s, auto at) { return s * 0.5f + bias(at.batch, at.head, at.key); }),
-        .block_mask = mask_mod(
-            [=](auto at) { return (abs(at.query - at.key) <= most(at.batch)) & (at.key != at.keys - 2); }),
+        .score =
+            score_mod([=](auto s, auto pair) { return s * 0.5f + bias(pair.batch, pair.head, pair.key); }),
+        .block_mask = mask_mod([=](auto pair) {
+          return (abs(pair.query - pair.key) <= most(pair.batch)) & (pair.key != pair.keys - 2);
+        }),
         .logsumexp = true};
   };
   const AttentionOptions options{.backend = backend};
@@ -164,8 +166,9 @@ TEST_CASE("the native kernel computes each packed sequence with the bits of a ca
   }
   SECTION("functions of pairs") {
     const auto slope = captured(table);
-    extras.score = score_mod([=](auto s, auto at) { return s - slope(at.head) * abs(at.query - at.key); });
-    extras.block_mask = mask_mod([](auto at) { return (at.query >= at.key) | (at.key < 3); });
+    extras.score =
+        score_mod([=](auto s, auto pair) { return s - slope(pair.head) * abs(pair.query - pair.key); });
+    extras.block_mask = mask_mod([](auto pair) { return (pair.query >= pair.key) | (pair.key < 3); });
     shared = {table};
   }
   const auto got = attention_varlen(q, k, v, at::tensor(ends_q), at::tensor(ends_k), options, extras);
@@ -178,8 +181,8 @@ TEST_CASE("the native kernel computes each packed sequence with the bits of a ca
   std::vector<at::Tensor> sums(shared.size());
   for (size_t n = 0; n < lengths_q.size(); ++n) {
     INFO("sequence " << n);
-    const auto part = [](const at::Tensor& x, const std::vector<int64_t>& ends, size_t at) {
-      return x.slice(0, ends[at], ends[at + 1]);
+    const auto part = [](const at::Tensor& x, const std::vector<int64_t>& ends, size_t pair) {
+      return x.slice(0, ends[pair], ends[pair + 1]);
     };
     const auto alone = [&](const at::Tensor& x, const std::vector<int64_t>& ends) {
       return part(x.detach(), ends, n).transpose(0, 1).unsqueeze(0).requires_grad_(true);

@@ -83,13 +83,13 @@ bool is_zero(const at::Tensor& x) {
 }
 
 MaskMod causal_mask() {
-  return mask_mod([](auto at) { return at.query >= at.key; }, "causal");
+  return mask_mod([](auto pair) { return pair.query >= pair.key; }, "causal");
 }
 
 // The mask of a condition that ranges of indices leave open, so that each tile is read pair by pair.
 template <class Condition>
 MaskMod pair_by_pair(const Condition& condition) {
-  return mask_mod([=](auto at) { return where(condition(at), 1.0f, 0.0f) > 0.5f; });
+  return mask_mod([=](auto pair) { return where(condition(pair), 1.0f, 0.0f) > 0.5f; });
 }
 
 // Two documents of whole tiles: 256 and 128 tokens.
@@ -139,16 +139,16 @@ TEST_CASE("tiles of known masks are counted", "[block_mask]") {
   CHECK(counts(BlockMask::kept(mask_mod([](auto) { return true; }), 3, 2, 200, 333)) ==
         "6 tiles, 0 empty, 6 full");
   // One hidden pair, or one visible pair, in the last row and column.
-  const auto last = [](auto at) { return (at.query == 332) & (at.key == 332); };
-  const auto others = [](auto at) { return (at.query != 332) | (at.key != 332); };
+  const auto last = [](auto pair) { return (pair.query == 332) & (pair.key == 332); };
+  const auto others = [](auto pair) { return (pair.query != 332) | (pair.key != 332); };
   for (const auto& mask : {mask_mod(last), pair_by_pair(last)})
     CHECK(counts(BlockMask::kept(mask, 1, 1, 200, 333)) == "6 tiles, 5 empty, 0 full");
   for (const auto& mask : {mask_mod(others), pair_by_pair(others)})
     CHECK(counts(BlockMask::kept(mask, 1, 1, 200, 333)) == "6 tiles, 0 empty, 5 full");
-  const auto causal = pair_by_pair([](auto at) { return at.query >= at.key; });
+  const auto causal = pair_by_pair([](auto pair) { return pair.query >= pair.key; });
   CHECK(counts(BlockMask::kept(causal, 1, 1, 300, 300)) == "9 tiles, 3 empty, 3 full");
   CHECK(counts(BlockMask::kept(causal, 1, 1, 384, 128)) == "3 tiles, 2 empty, 0 full");
-  const auto first_query = pair_by_pair([](auto at) { return at.query == 133; });
+  const auto first_query = pair_by_pair([](auto pair) { return pair.query == 133; });
   CHECK(counts(BlockMask::kept(first_query, 1, 1, 200, 333)) == "6 tiles, 3 empty, 0 full");
   CHECK(counts(BlockMask(causal_mask())) == "0 tiles, 0 empty, 0 full");
   CHECK(counts(BlockMask()) == "0 tiles, 0 empty, 0 full");
@@ -172,10 +172,11 @@ TEST_CASE("kept tiles change no result", "[block_mask]") {
 TEST_CASE("a mask may depend on the batch item and on the head", "[block_mask]") {
   const auto in = draw(3, 2, 280, 333);
   const auto lengths = captured_indices(at::tensor({333, 100, 20}, at::kLong));
-  const auto by_batch = mask_mod([=](auto at) { return at.key < lengths(at.batch); });
-  const auto by_head = mask_mod([](auto at) { return at.query - at.key < 60 + 200 * at.head; });
-  const auto by_both = mask_mod(
-      [=](auto at) { return (at.key < lengths(at.batch)) & (at.query - at.key < 60 + 200 * at.head); });
+  const auto by_batch = mask_mod([=](auto pair) { return pair.key < lengths(pair.batch); });
+  const auto by_head = mask_mod([](auto pair) { return pair.query - pair.key < 60 + 200 * pair.head; });
+  const auto by_both = mask_mod([=](auto pair) {
+    return (pair.key < lengths(pair.batch)) & (pair.query - pair.key < 60 + 200 * pair.head);
+  });
   for (const auto& [mask, tiles] :
        {std::pair(by_batch, 3 * 9), std::pair(by_head, 2 * 9), std::pair(by_both, 6 * 9)}) {
     const auto blocks = BlockMask::kept(mask, 3, 2, 280, 333);
@@ -193,8 +194,8 @@ TEST_CASE("the tiles of long rows are those of their pairs", "[block_mask]") {
   INFO("L " << L << ", S " << S);
   const auto documents = at::arange(S).div(170, "floor"), j = at::arange(S);
   const auto document = captured_indices(documents);
-  const auto shown = [=](auto at) {
-    return (document(at.query) == document(at.key)) | (at.key == at.keys - 1);
+  const auto shown = [=](auto pair) {
+    return (document(pair.query) == document(pair.key)) | (pair.key == pair.keys - 1);
   };
   const auto mask = GENERATE(false, true) ? mask_mod(shown) : pair_by_pair(shown);
   const auto keep = documents.slice(0, S - L).unsqueeze(1).eq(documents) | j.eq(S - 1);
@@ -252,7 +253,7 @@ TEST_CASE("keys of empty tiles may hold NaN", "[block_mask]") {
     return kept ? BlockMask::kept(mask, 1, 2, 384, 384) : BlockMask(mask);
   };
   SECTION("keys that nobody sees") {
-    const auto mask = blocks(mask_mod([](auto at) { return at.key / 128 != 1; }));
+    const auto mask = blocks(mask_mod([](auto pair) { return pair.key / 128 != 1; }));
     const auto clean = run(in, mask);
     auto wild = in;
     for (auto* x : {&wild.k, &wild.v}) {
@@ -292,7 +293,7 @@ TEST_CASE("a query that a mask function leaves no key has zero output and gradie
   const int64_t L = GENERATE(20, 300);
   const auto in = draw(1, 2, L, 300);
   const int64_t seeing = 300 - L / 2;  // the first half of the queries sees no key
-  const auto mask = mask_mod([=](auto at) { return (at.query >= seeing) & (at.key < 200); });
+  const auto mask = mask_mod([=](auto pair) { return (pair.query >= seeing) & (pair.key < 200); });
   for (const bool kept : {true, false}) {
     INFO(to_string(backend) << ", L " << L << ", kept " << kept);
     const auto blocks = kept ? BlockMask::kept(mask, 1, 2, L, 300) : BlockMask(mask);
@@ -325,7 +326,7 @@ TEST_CASE("kept tiles refuse other calls", "[block_mask][errors]") {
       "attention: expected a block_mask kept for (B, H, L, S) = (2, 2, 21, 30), got one for (1, 1, 20, 30)");
   CHECK(message(blocks, draw(2, 2, 20, 31)).find("(2, 2, 20, 31)") != std::string::npos);
 
-  const auto by_both = mask_mod([](auto at) { return at.key > at.batch + at.head; });
+  const auto by_both = mask_mod([](auto pair) { return pair.key > pair.batch + pair.head; });
   const auto of_two = BlockMask::kept(by_both, 2, 2, 20, 30);
   CHECK(message(of_two, draw(2, 2, 20, 30)) == "no error");
   CHECK(message(of_two, draw(1, 2, 20, 30)).find("got one for (2, 2, 20, 30)") != std::string::npos);
@@ -426,8 +427,9 @@ TEST_CASE("a tensor of pairs has the bits of the function with the same pairs", 
   const auto type = GENERATE(at::kFloat, at::kBFloat16);
   const int64_t L = GENERATE(384, 150, 1), S = GENERATE(384, 70);
   const auto in = draw(2, 2, L, S, type);
-  const auto mask = mask_mod([](auto at) {
-    return ((at.query - at.key < 40 + 200 * at.head) & (at.key - at.query <= 20 * at.batch)) | (at.key < 9);
+  const auto mask = mask_mod([](auto pair) {
+    return ((pair.query - pair.key < 40 + 200 * pair.head) & (pair.key - pair.query <= 20 * pair.batch)) |
+           (pair.key < 9);
   });
   const auto i = at::arange(S - L, S).unsqueeze(1), j = at::arange(S);
   const auto b = at::arange(2).view({2, 1, 1, 1}), h = at::arange(2).view({2, 1, 1});
@@ -492,7 +494,7 @@ TEST_CASE("a tensor of pairs that hides all gives zeros", "[block_mask][keep]") 
 TEST_CASE("a tensor of pairs takes part beside other masks and a score", "[block_mask][keep]") {
   const auto in = draw(2, 2, 300, 333);
   const auto keep = draw_keep({2, 1, 300, 333}), also = draw_keep({2, 300, 333});
-  const auto score = score_mod([](auto s, auto at) { return s - 0.01f * (at.query - at.key); });
+  const auto score = score_mod([](auto s, auto pair) { return s - 0.01f * (pair.query - pair.key); });
   const auto result = [&](Backend backend, const Mask& mask, const BlockMask& blocks) {
     return attention(in.q, in.k, in.v, {.window = {250, 20}, .backend = backend},
                      {.mask = mask, .score = score, .block_mask = blocks, .logsumexp = true});

@@ -89,11 +89,11 @@ TEST_CASE("explain names a score function", "[explain]") {
 
 TEST_CASE("explain counts the queries that a mask function leaves no key", "[explain]") {
   const auto x = at::randn({1, 2, 40, 8});
-  const auto seen = mask_mod([](auto at) { return at.query != 7; });
+  const auto seen = mask_mod([](auto pair) { return pair.query != 7; });
   CHECK_THAT(explain(x, x, x, {}, {.block_mask = seen}).to_string(),
              ContainsSubstring("1 of 40 queries see no key, the first is query 7"));
   // The first query alone sees a key.
-  const auto first = mask_mod([](auto at) { return at.query == 0; });
+  const auto first = mask_mod([](auto pair) { return pair.query == 0; });
   CHECK_THAT(explain(x, x, x, {}, {.block_mask = first}).to_string(),
              ContainsSubstring("39 of 40 queries see no key, the first is query 1"));
 }

@@ -130,8 +130,9 @@ TEST_CASE("tangents come through a score, those of a captured tensor too", "[for
   const auto run = [](const TangentCall& one, const at::Tensor& given) {
     const auto table = captured(given);
     AttentionExtras extras;
-    extras.score = score_mod([=](auto s, auto at) { return s * sigmoid(s) + sin(table(at.head, at.key)); });
-    extras.block_mask = mask_mod([=](auto at) { return table(at.head, at.key) > -1.0f; });
+    extras.score =
+        score_mod([=](auto s, auto pair) { return s * sigmoid(s) + sin(table(pair.head, pair.key)); });
+    extras.block_mask = mask_mod([=](auto pair) { return table(pair.head, pair.key) > -1.0f; });
     return attention(one.q, one.k, one.v, {}, extras).output;
   };
   const auto of_table = [&](const at::Tensor& x) {

@@ -145,9 +145,10 @@ TEST_CASE("recorded weights are those of the call's score and mask function", "[
   auto documents = at::tensor({0, 0, 1, 1, 1, 0, 1, 0, 1}, at::kLong);
   const auto document = captured_indices(documents);
   call.extras.score =
-      score_mod([=](auto s, auto at) { return tanh(s) + table(at.batch, at.head, at.key); }, "table");
-  call.extras.block_mask = mask_mod(
-      [=](auto at) { return (document(at.key) == at.head % 2) | (at.key == at.query); }, "documents");
+      score_mod([=](auto s, auto pair) { return tanh(s) + table(pair.batch, pair.head, pair.key); }, "table");
+  call.extras.block_mask =
+      mask_mod([=](auto pair) { return (document(pair.key) == pair.head % 2) | (pair.key == pair.query); },
+               "documents");
   check_recorded(call, type);
   // A later change of a captured tensor is not seen.
   const auto recorded = record(cast(call, type));
@@ -167,7 +168,7 @@ TEST_CASE("recorded scores of packed sequences know the number of their sequence
   const auto scale = captured(at::tensor({0.5, -2.0}, at::kDouble));
   AttentionRecorder recorder;
   attention_varlen(q, q, q, ends, ends, {},
-                   {.score = score_mod([=](auto s, auto at) { return s * scale(at.batch); })});
+                   {.score = score_mod([=](auto s, auto pair) { return s * scale(pair.batch); })});
   REQUIRE(recorder.calls().size() == 2);
   for (int64_t n = 0; n < 2; ++n) {
     const auto& call = recorder.calls()[static_cast<size_t>(n)];

@@ -169,8 +169,9 @@ TEST_CASE("the gradient of a score and of what it captured is differentiated aga
     std::vector<at::Tensor> leaves;
     for (const auto& x : {q, k, v, numbers}) leaves.push_back(x.to(type).requires_grad_(true));
     const auto table = captured(leaves[3]);
-    const auto score = score_mod([=](auto s, auto at) { return s * sigmoid(s * table(at.head, at.key)); });
-    const auto mask = mask_mod([](auto at) { return (at.key <= at.query) | (at.key < 2); });
+    const auto score =
+        score_mod([=](auto s, auto pair) { return s * sigmoid(s * table(pair.head, pair.key)); });
+    const auto mask = mask_mod([](auto pair) { return (pair.key <= pair.query) | (pair.key < 2); });
     const AttentionExtras extras{.score = score, .block_mask = mask};
     CHECK((backend != Backend::Auto ||
            explain(leaves[0], leaves[1], leaves[2], {}, extras).chosen == Backend::Native));
@@ -196,7 +197,7 @@ TEST_CASE("under create_graph, captured indices are read as they were in the for
   const auto place = at::arange(6, at::kLong);
   const auto table = captured(numbers);
   const auto index = captured_indices(place);
-  const auto score = score_mod([=](auto s, auto at) { return s * table(index(at.key)); });
+  const auto score = score_mod([=](auto s, auto pair) { return s * table(index(pair.key)); });
   const auto gradients = [&](bool refill) {
     const auto loss =
         attention(q, q, q, {.backend = Backend::Native}, {.score = score}).output.square().sum();
@@ -215,8 +216,8 @@ TEST_CASE("a score under autocast has gradients of the dtype of each captured te
   const auto draw = [](at::IntArrayRef sizes) { return at::randn(sizes).requires_grad_(true); };
   const auto q = draw({1, 2, 6, 8}), k = draw({1, 2, 6, 8}), numbers = draw({2, 6});
   const auto table = captured(numbers);
-  const AttentionExtras extras{.score =
-                                   score_mod([=](auto s, auto at) { return s + table(at.head, at.key); })};
+  const AttentionExtras extras{
+      .score = score_mod([=](auto s, auto pair) { return s + table(pair.head, pair.key); })};
   const auto gradients = [&] {
     const auto result = attention(q, k, k, {}, extras).output;
     return std::pair(result, grad({result.to(at::kFloat).square().sum()}, {q, k, numbers}));

@@ -1,5 +1,3 @@
-#include "functional/sum_of_products.h"
-
 #include <bit>
 #include <cmath>
 #include <initializer_list>
@@ -17,6 +15,7 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <torch/utils.h>
 
+#include "functional/gradient_accumulator.h"
 #include "support/compare.h"
 #include "support/memory_meter.h"
 #include "support/special_numbers.h"
@@ -36,14 +35,14 @@ at::Tensor row_of(std::initializer_list<float> numbers) {
 
 // Adds factors[i] * rows[i] for i = 0, 1, …
 at::Tensor sum_of(const std::vector<std::pair<double, at::Tensor>>& terms, const at::Tensor& factor = {}) {
-  SumOfProducts sum(1, terms[0].second.size(1), terms[0].second.options(), at::kBFloat16);
+  GradientAccumulator sum(1, terms[0].second.size(1), terms[0].second.options(), at::kBFloat16);
   for (const auto& [times, row] : terms) sum.add(at::full({1, 1}, 1.0, row.options()), row, times);
   return sum.take(factor).to(at::kFloat);
 }
 
 }  // namespace
 
-TEST_CASE("SumOfProducts adds chunks in every dtype", "[linear_cross_entropy]") {
+TEST_CASE("GradientAccumulator adds chunks in every dtype", "[linear_cross_entropy]") {
   const torch::NoGradGuard no_grad;
   at::manual_seed(21);
   const auto products = GENERATE(at::kDouble, at::kFloat, at::kBFloat16, at::kHalf);
@@ -51,7 +50,7 @@ TEST_CASE("SumOfProducts adds chunks in every dtype", "[linear_cross_entropy]") 
   if ((products == at::kDouble) != (result == at::kDouble)) return;
   INFO(c10::toString(products) << " to " << c10::toString(result));
   // More than one block of numbers, so that blocks begin in the middle of the sum.
-  SumOfProducts sum(1500, 900, at::TensorOptions(products), result);
+  GradientAccumulator sum(1500, 900, at::TensorOptions(products), result);
   auto want = at::zeros({1500, 900}, at::kDouble);
   for (int chunk = 0; chunk < 3; ++chunk) {
     // Small integers, whose products every dtype holds.
@@ -65,7 +64,7 @@ TEST_CASE("SumOfProducts adds chunks in every dtype", "[linear_cross_entropy]") 
   CHECK_FALSE(sum.defined());
 }
 
-TEST_CASE("SumOfProducts keeps more digits than bfloat16 until the end", "[linear_cross_entropy]") {
+TEST_CASE("GradientAccumulator keeps more digits than bfloat16 until the end", "[linear_cross_entropy]") {
   const torch::NoGradGuard no_grad;
   // 1 + 128 * 2^-9 is 1.25; in bfloat16 each of the 128 terms would be lost.
   std::vector<std::pair<double, at::Tensor>> terms{{1.0, row_of({1.0f})}};
@@ -90,7 +89,7 @@ TEST_CASE("SumOfProducts keeps more digits than bfloat16 until the end", "[linea
   CHECK(bit_equal(sum_of(terms), want.to(at::kBFloat16).to(at::kFloat)));  // a sum in float32, rounded once
 }
 
-TEST_CASE("SumOfProducts keeps NaN, infinities and signs", "[linear_cross_entropy]") {
+TEST_CASE("GradientAccumulator keeps NaN, infinities and signs", "[linear_cross_entropy]") {
   const torch::NoGradGuard no_grad;
   const auto nan = std::bit_cast<float>(0x7fff0000U);  // the one with the most bits
   const float most = 3.3895314e38f;
@@ -105,13 +104,13 @@ TEST_CASE("SumOfProducts keeps NaN, infinities and signs", "[linear_cross_entrop
   CHECK(std::isnan(sum_of({{1.0, row_of({1.0f})}}, factor).item<float>()));
 }
 
-TEST_CASE("SumOfProducts has the same bits for any number of threads", "[linear_cross_entropy]") {
+TEST_CASE("GradientAccumulator has the same bits for any number of threads", "[linear_cross_entropy]") {
   const torch::NoGradGuard no_grad;
   at::manual_seed(23);
   const auto a = at::randn({1, 300}).to(at::kBFloat16), b = at::randn({1, 700}).to(at::kBFloat16);
   const auto with_threads = [&](int threads) {
     at::set_num_threads(threads);
-    SumOfProducts sum(300, 700, b.options(), at::kBFloat16);
+    GradientAccumulator sum(300, 700, b.options(), at::kBFloat16);
     for (int i = 0; i < 3; ++i) sum.add(a, b, 0.3);
     return sum.take();
   };
@@ -121,13 +120,13 @@ TEST_CASE("SumOfProducts has the same bits for any number of threads", "[linear_
   CHECK(bit_equal(one, three));
 }
 
-TEST_CASE("SumOfProducts of bfloat16 takes four bytes a number, and two for the result",
+TEST_CASE("GradientAccumulator of bfloat16 takes four bytes a number, and two for the result",
           "[linear_cross_entropy]") {
   const torch::NoGradGuard no_grad;
   constexpr int64_t kRows = 20000, kColumns = 500, kBlock = 1 << 20;
   const auto a = at::zeros({2, kRows}, at::kBFloat16), b = at::zeros({2, kColumns}, at::kBFloat16);
   const MemoryMeter meter;
-  SumOfProducts sum(kRows, kColumns, b.options(), at::kBFloat16);
+  GradientAccumulator sum(kRows, kColumns, b.options(), at::kBFloat16);
   sum.add(a, b, 1.0);
   const auto result = sum.take();
   CHECK(meter.peak() <= 6 * kRows * kColumns + 4 * kBlock);

@@ -35,7 +35,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto bytes = input.substr(0, size - text.size());
   try {
     const attentive::tokenizers::Charsmap charsmap(bytes);
-    for (size_t at = 0; at <= text.size(); ++at) look_up(charsmap, text.substr(at), bytes.size());
+    for (size_t offset = 0; offset <= text.size(); ++offset)
+      look_up(charsmap, text.substr(offset), bytes.size());
     for (int byte = 0; byte < 128; ++byte) {
       const char c = static_cast<char>(byte);
       if (!charsmap.knows_ascii(c) && charsmap.find({&c, 1})) report("an ASCII character is found unknown\n");

@@ -37,9 +37,9 @@ class EmulatedBlock {
     for (int n = 0; n < size_; ++n) f(backwards_ ? size_ - 1 - n : n);
   }
 
-  float read(int thread, int at) {
-    Cell& cell = shared_.at(static_cast<size_t>(at));
-    if (cell.written == phase_ && cell.writer != thread) race(at, cell.writer, thread);
+  float read(int thread, int offset) {
+    Cell& cell = shared_.at(static_cast<size_t>(offset));
+    if (cell.written == phase_ && cell.writer != thread) race(offset, cell.writer, thread);
     if (cell.read == phase_ && cell.reader != thread) {
       cell.reader = kSeveral;
     } else {
@@ -49,10 +49,10 @@ class EmulatedBlock {
     return cell.value;
   }
 
-  void write(int thread, int at, float value) {
-    Cell& cell = shared_.at(static_cast<size_t>(at));
-    if (cell.written == phase_ && cell.writer != thread) race(at, cell.writer, thread);
-    if (cell.read == phase_ && cell.reader != thread) race(at, cell.reader, thread);
+  void write(int thread, int offset, float value) {
+    Cell& cell = shared_.at(static_cast<size_t>(offset));
+    if (cell.written == phase_ && cell.writer != thread) race(offset, cell.writer, thread);
+    if (cell.read == phase_ && cell.reader != thread) race(offset, cell.reader, thread);
     cell.written = phase_;
     cell.writer = thread;
     cell.value = value;
@@ -66,8 +66,8 @@ class EmulatedBlock {
     int writer = 0, reader = 0;
   };
 
-  [[noreturn]] void race(int at, int first, int second) const {
-    throw std::logic_error("race on shared number " + std::to_string(at) + " between threads " +
+  [[noreturn]] void race(int offset, int first, int second) const {
+    throw std::logic_error("race on shared number " + std::to_string(offset) + " between threads " +
                            std::to_string(first) + " and " + std::to_string(second));
   }
 

@@ -86,7 +86,7 @@ struct Left {
   }
   // A product with a transposed lhs is always added.
   void multiply(const Rhs<const typename Numbers::Operand>& rhs, const Matrix<float>& out, Sums sums,
-                const Reach& reach = {}) const {
+                const BandBounds& reach = {}) const {
     if constexpr (Numbers::transposed) {
       products().add_transposed({numbers.data(), inner, rows, stride}, rhs, out, reach);
     } else {
@@ -179,13 +179,13 @@ class Reached {
       }
       for (int64_t j = 0; j < n; ++j) {
         const float x = of_column(j).has(p) ? number(p * 17 + j * 5 + 3) : 0.0F;
-        const int64_t at = p / Numbers::pair * Numbers::pair * n + j * Numbers::pair + p % Numbers::pair;
-        b[static_cast<size_t>(at)] = Numbers::element(rows_need.touches_group_of(p) ? x : kNan);
+        const int64_t offset = p / Numbers::pair * Numbers::pair * n + j * Numbers::pair + p % Numbers::pair;
+        b[static_cast<size_t>(offset)] = Numbers::element(rows_need.touches_group_of(p) ? x : kNan);
       }
     }
   }
 
-  void add(const Reach& reach) {
+  void add(const BandBounds& reach) {
     a.multiply({b.data(), k, n, n}, {c.data(), m, n, n}, Sums::Continue, reach);
   }
 
@@ -316,8 +316,8 @@ TEMPLATE_TEST_CASE("a transposed matrix holds the converted numbers, and nothing
     int64_t wrong = 0;
     for (int64_t c = 0; c < cols; ++c) {
       for (int64_t r = 0; r < out_stride; ++r) {
-        const auto at = static_cast<size_t>(c * out_stride + r);
-        To expected = untouched[at];
+        const auto offset = static_cast<size_t>(c * out_stride + r);
+        To expected = untouched[offset];
         if (r < rows) {
           const From& number = from[static_cast<size_t>(r * stride + c)];
           if constexpr (std::is_same_v<From, To>) {
@@ -326,7 +326,7 @@ TEMPLATE_TEST_CASE("a transposed matrix holds the converted numbers, and nothing
             elementwise().convert(&number, &expected, 1);
           }
         }
-        wrong += bytes_equal(to[at], expected) ? 0 : 1;
+        wrong += bytes_equal(to[offset], expected) ? 0 : 1;
       }
     }
     INFO(rows << " x " << cols);

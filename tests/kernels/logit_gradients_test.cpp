@@ -293,7 +293,7 @@ const std::vector<Setting>& weight_settings() {
 }
 
 // Terms whose gradients the pass over the weights adds up itself.
-const std::vector<Setting>& weighed_settings() {
+const std::vector<Setting>& stored_weights_settings() {
   static const std::vector<Setting> all = {
       {"pairs, with entries of -inf",
        [](Terms& terms, const Sizes& sizes) {
@@ -479,13 +479,13 @@ TEST_CASE("native: gradients through weights beside those of their terms", "[nat
                                          {.B = 3, .H = 1, .Hkv = 1, .L = 600, .S = 130},
                                          {.B = 2, .H = 2, .Hkv = 2, .L = 49, .S = 1},
                                          {.B = 1, .H = 3, .Hkv = 3, .L = 33, .S = 70, .D = 24}};
-  static const auto rows = rows_for_kernels({all.size(), weighed_settings().size(), 2});
+  static const auto rows = rows_for_kernels({all.size(), stored_weights_settings().size(), 2});
   const auto row = GENERATE(from_range(rows));
   const auto& sizes = all[row[0]];
   auto terms = drawn_terms(sizes);
   terms.weights = Weights::Clean;
   if (row[2] == 1) terms.options.dropout_p = 0.3;
-  Setting setting = weighed_settings()[row[1]];
+  Setting setting = stored_weights_settings()[row[1]];
   setting.threads = true;
   check_setting(terms, sizes, setting, at::kFloat);
 }
@@ -508,7 +508,7 @@ TEST_CASE("native: NaN behind a mask reaches no gradient through weights", "[nat
     if (hiding == 0) extras.mask = keep;
     if (hiding == 1) extras.mask = Mask::key_lengths(at::full({sizes.B}, kHidden, at::kLong));
     if (hiding == 2) bias = leaf(at::zeros({sizes.L, sizes.S}).masked_fill(~keep, -kInfinity), at::kFloat);
-    if (hiding == 3) extras.block_mask = mask_mod([=](auto at) { return at.key != kHidden; });
+    if (hiding == 3) extras.block_mask = mask_mod([=](auto pair) { return pair.key != kHidden; });
     extras.mask &= Mask::bias(bias);
     const std::vector leaves = {leaf(terms.q, at::kFloat), leaf(k, at::kFloat), leaf(v, at::kFloat), bias};
     const auto result = attention(leaves[0], leaves[1], leaves[2], options, extras);

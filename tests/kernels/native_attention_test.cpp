@@ -142,9 +142,9 @@ std::vector<at::Tensor> results_of(Company company, int threads) {
   auto& [call, grad_output, lengths] = company;
   call.options.backend = Backend::Native;
   call.extras.logsumexp = true;
-  auto weighed = call.extras;
-  weighed.weights = Weights::Clean;
-  const auto weights = attention(call.q, call.k, call.v, call.options, weighed).weights;
+  auto with_weights = call.extras;
+  with_weights.weights = Weights::Clean;
+  const auto weights = attention(call.q, call.k, call.v, call.options, with_weights).weights;
   std::vector<at::Tensor> leaves;
   for (auto* x : {&call.q, &call.k, &call.v, &call.extras.sinks}) {
     if (x->defined()) leaves.push_back(*x = x->detach().requires_grad_());

@@ -325,7 +325,7 @@ TEST_CASE("a refused config says what it asks for and what the folder holds", "[
 TEST_CASE("a demand is met by the numbers that are stored, and products do not overflow",
           "[pretrained][errors]") {
   const auto numbers = at::ones({100});
-  const auto accepts = [](std::vector<Demand::Factor> factors, const StateDict& weights) {
+  const auto accepts = [](std::vector<MinimumSize::Factor> factors, const StateDict& weights) {
     try {
       check_demands("who", {{std::move(factors)}}, weights);
       return true;

@@ -107,9 +107,9 @@ void check_peft(const std::string& name) {
 std::string config_error(const std::string& from, const std::string& to) {
   const TemporaryFolder folder;
   auto text = read_file(kAdapters / "llama" / "adapter_config.json");
-  const auto at = text.find(from);
-  REQUIRE(at != std::string::npos);
-  text.replace(at, from.size(), to);
+  const auto offset = text.find(from);
+  REQUIRE(offset != std::string::npos);
+  text.replace(offset, from.size(), to);
   write_file(folder / "adapter_config.json", text);
   write_file(folder / "adapter_model.safetensors",
              read_file(kAdapters / "llama" / "adapter_model.safetensors"));

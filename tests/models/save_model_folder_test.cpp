@@ -308,7 +308,7 @@ TEST_CASE("a model whose layers have a score or mask function is not saved",
         "save_model_folder: " + path +
             ": expected no score in trf_blocks.1.att, got \"squashed\": a function cannot be written "
             "to a file");
-  layer.score({}).block_mask(mask_mod([](auto at) { return at.query >= at.key; }, "causal"));
+  layer.score({}).block_mask(mask_mod([](auto pair) { return pair.query >= pair.key; }, "causal"));
   CHECK(refused() == "save_model_folder: " + path +
                          ": expected no block_mask in trf_blocks.1.att, got \"causal\": a function cannot be "
                          "written to a file");

@@ -120,8 +120,9 @@ TEST_CASE("Every option that a header declares is listed, in order", "[print_opt
          std::filesystem::directory_iterator(test::source_folder() + "/include/attentive/" + floor)) {
       std::ifstream file(entry.path());
       const std::string text{std::istreambuf_iterator<char>(file), {}};
-      for (auto at = text.find("\nstruct "); at != text.npos; at = text.find("\nstruct ", at + 1)) {
-        const auto body = text.substr(at + 8, text.find("\n};", at) - at);
+      for (auto offset = text.find("\nstruct "); offset != text.npos;
+           offset = text.find("\nstruct ", offset + 1)) {
+        const auto body = text.substr(offset + 8, text.find("\n};", offset) - offset);
         const auto options = matches(body, declared);
         if (options.empty()) continue;  // plain members, never printed
         INFO(entry.path() << ": " << body.substr(0, body.find(' ')));

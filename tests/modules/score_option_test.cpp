@@ -32,12 +32,13 @@ constexpr int64_t kScoredHeads = 4;
 // ALiBi, written as a score of one's own.
 ScoreMod distances() {
   const auto slope = captured(alibi_slopes(kScoredHeads, at::kCPU));
-  return score_mod([=](auto s, auto at) { return s - slope(at.head) * abs(at.query - at.key); }, "distances");
+  return score_mod([=](auto s, auto pair) { return s - slope(pair.head) * abs(pair.query - pair.key); },
+                   "distances");
 }
 
 // A causal window of 5 tokens.
 MaskMod window() {
-  return mask_mod([](auto at) { return (at.query >= at.key) & (at.query - at.key < 5); }, "window");
+  return mask_mod([](auto pair) { return (pair.query >= pair.key) & (pair.query - pair.key < 5); }, "window");
 }
 constexpr AttentionOptions kWindow{.causal = Causal::BottomRight, .window = {4, 0}};
 
@@ -144,11 +145,12 @@ TEST_CASE("a cache keeps the places of a score and a mask function", "[score_opt
   constexpr int64_t kTokens = 24;
   const auto table = captured(at::randn({kScoredHeads, kTokens}));
   const auto document = captured_indices(at::randint(2, {2, kTokens}));
-  const auto score = score_mod([=](auto s, auto at) {
-    return s - 0.3f * abs(at.query - at.key) + table(at.head, at.key) * table(at.head, at.query);
+  const auto score = score_mod([=](auto s, auto pair) {
+    return s - 0.3f * abs(pair.query - pair.key) + table(pair.head, pair.key) * table(pair.head, pair.query);
   });
-  const auto mask = mask_mod(
-      [=](auto at) { return (document(at.batch, at.query) == document(at.batch, at.key)) | (at.key < 2); });
+  const auto mask = mask_mod([=](auto pair) {
+    return (document(pair.batch, pair.query) == document(pair.batch, pair.key)) | (pair.key < 2);
+  });
   TransformerAttention m(layer().score(score).block_mask(mask).rotary(RotaryPositionsOptions(0)));
   const auto x = at::randn({2, kTokens, 8});
   const auto want = m->forward(x);

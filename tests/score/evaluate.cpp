@@ -52,9 +52,9 @@ Evaluation evaluate(const ScoreMod& score, detail::VectorSet set, const std::vec
   const auto& function = *score.function();
   const auto views = views_of(function, gradient.data());
   const auto& code = function.code(set);
-  const detail::PairRange range{0, count};
-  detail::PairStrip strip{.ranges = &range};
-  detail::PairRow& row = strip.row;
+  const detail::CallbackRange range{0, count};
+  detail::CallbackStrip strip{.ranges = &range};
+  detail::CallbackRow& row = strip.row;
   row.set_lengths(count, count);
   row.captured = views.data();
   row.captured_count = static_cast<int64_t>(views.size());
@@ -79,7 +79,7 @@ std::vector<int64_t> hidden_columns(const MaskMod& mask, detail::VectorSet set, 
   const auto& function = *mask.function();
   const auto views = views_of(function);
   std::vector<uint8_t> keep(static_cast<size_t>(count + detail::kMostLanes), 1);
-  detail::PairRow row;
+  detail::CallbackRow row;
   row.batch = place.batch;
   row.head = place.head;
   row.query = place.query;

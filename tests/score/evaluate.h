@@ -23,8 +23,8 @@ struct Evaluation {
   std::vector<float> captured;                   ///< their derivatives by the numbers of the captured tensor
 };
 
-/// Evaluates a score function for these scores. Both `at.query` and `at.key` are 0 at the first of them, and
-/// one of them grows, so that `at.query + at.key` is the place in the row. The function may capture one
+/// Evaluates a score function for these scores. Both `pair.query` and `pair.key` are 0 at the first of them, and
+/// one of them grows, so that `pair.query + pair.key` is the place in the row. The function may capture one
 /// tensor, `second`, which it reads at that place.
 Evaluation evaluate(const ScoreMod& score, detail::VectorSet set, const std::vector<float>& scores,
                     const at::Tensor& second = {});
@@ -42,7 +42,7 @@ std::vector<int64_t> hidden_columns(const MaskMod& mask, detail::VectorSet set, 
 /// A tile of pairs: of all queries and keys in two ranges.
 struct TilePlace {
   int64_t batch = 0, head = 0;
-  detail::PairRange queries, keys;
+  detail::CallbackRange queries, keys;
 };
 
 /// The conditions that a mask function may have in a tile of a call with 500 queries and 600 keys, and

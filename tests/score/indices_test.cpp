@@ -55,8 +55,8 @@ void check(const std::string& what, const RowPlace& place, const Make& make, con
   const auto origin = static_cast<int64_t>(place.first_key);
   const auto values = captured_indices(at::tensor(numbers(), at::kInt)),
              expected = captured_indices(at::tensor(want, at::kInt));
-  const auto mask =
-      mask_mod([=](auto at) { return make(values(at.key - origin), at) == expected(at.key - origin); });
+  const auto mask = mask_mod(
+      [=](auto pair) { return make(values(pair.key - origin), pair) == expected(pair.key - origin); });
   for (const auto& [name, set] : vector_sets()) {
     for (const int64_t c : hidden_columns(mask, set, place, count)) {
       if (!fits[static_cast<size_t>(c)]) continue;
@@ -85,22 +85,22 @@ TEST_CASE("indices: division and remainder round down", "[score][indices]") {
           "varying %" + text, place, [=](auto x, auto) { return x % by; },
           [=](int64_t x, int64_t) { return x - by * floor_quotient(x, by); });
       check(
-          "ascending /" + text, place, [=](auto, auto at) { return at.key / by; },
+          "ascending /" + text, place, [=](auto, auto pair) { return pair.key / by; },
           [=](int64_t, int64_t key) { return floor_quotient(key, by); });
       check(
-          "ascending %" + text, place, [=](auto, auto at) { return at.key % by; },
+          "ascending %" + text, place, [=](auto, auto pair) { return pair.key % by; },
           [=](int64_t, int64_t key) { return key - by * floor_quotient(key, by); });
       check(
-          "descending /" + text, place, [=](auto, auto at) { return (at.query - at.key) / by; },
+          "descending /" + text, place, [=](auto, auto pair) { return (pair.query - pair.key) / by; },
           [=](int64_t, int64_t key) { return floor_quotient(100 - key, by); });
       check(
-          "uniform /" + text, place, [=](auto, auto at) { return at.head / by; },
+          "uniform /" + text, place, [=](auto, auto pair) { return pair.head / by; },
           [=](int64_t, int64_t) { return floor_quotient(-5, by); });
       check(
-          "uniform %" + text, place, [=](auto, auto at) { return at.head % by; },
+          "uniform %" + text, place, [=](auto, auto pair) { return pair.head % by; },
           [=](int64_t, int64_t) { return -5 - by * floor_quotient(-5, by); });
       check(
-          "number / uniform index", place, [=](auto, auto at) { return by / at.batch; },
+          "number / uniform index", place, [=](auto, auto pair) { return by / pair.batch; },
           [=](int64_t, int64_t) { return floor_quotient(by, 3); });
     }
   }
@@ -112,42 +112,44 @@ TEST_CASE("indices: sums, differences, products, min, max, abs and where of ever
     const RowPlace place{.batch = 2, .head = 3, .query = 40, .first_key = first};
     check(
         "uniform and uniform", place,
-        [](auto, auto at) { return at.batch * at.query - (at.head + 5) * -at.query + at.batch; },
+        [](auto, auto pair) { return pair.batch * pair.query - (pair.head + 5) * -pair.query + pair.batch; },
         [](int64_t, int64_t) { return int64_t{2 * 40 + 8 * 40 + 2}; });
     check(
-        "ascending and uniform", place, [](auto, auto at) { return at.head + at.key - 7 + at.query; },
+        "ascending and uniform", place, [](auto, auto pair) { return pair.head + pair.key - 7 + pair.query; },
         [](int64_t, int64_t key) { return 3 + key - 7 + 40; });
     check(
-        "descending and uniform", place, [](auto, auto at) { return 9 - at.key + at.head - at.query; },
+        "descending and uniform", place,
+        [](auto, auto pair) { return 9 - pair.key + pair.head - pair.query; },
         [](int64_t, int64_t key) { return 9 - key + 3 - 40; });
     check(
-        "descending, negated", place, [](auto, auto at) { return 1 - (at.query - at.key); },
+        "descending, negated", place, [](auto, auto pair) { return 1 - (pair.query - pair.key); },
         [](int64_t, int64_t key) { return 1 - (40 - key); });
     check(
-        "minus ascending, plus", place, [](auto, auto at) { return +(-at.key) + at.key; },
+        "minus ascending, plus", place, [](auto, auto pair) { return +(-pair.key) + pair.key; },
         [](int64_t, int64_t) { return int64_t{0}; });
     check(
-        "ascending and descending", place, [](auto, auto at) { return at.key - (at.query - at.key); },
+        "ascending and descending", place, [](auto, auto pair) { return pair.key - (pair.query - pair.key); },
         [](int64_t, int64_t key) { return 2 * key - 40; });
     check(
-        "varying and ascending", place, [](auto x, auto at) { return x % 1000 + at.key - at.query; },
+        "varying and ascending", place, [](auto x, auto pair) { return x % 1000 + pair.key - pair.query; },
         [](int64_t x, int64_t key) { return x - 1000 * floor_quotient(x, 1000) + key - 40; });
     check(
-        "varying and descending", place, [](auto x, auto at) { return (at.query - at.key) - x; },
+        "varying and descending", place, [](auto x, auto pair) { return (pair.query - pair.key) - x; },
         [](int64_t x, int64_t key) { return 40 - key - x; });
     check(
-        "products", place, [](auto x, auto at) { return (x % 100) * at.query + 3 * (at.key % 512); },
+        "products", place, [](auto x, auto pair) { return (x % 100) * pair.query + 3 * (pair.key % 512); },
         [](int64_t x, int64_t key) {
           return (x - 100 * floor_quotient(x, 100)) * 40 + 3 * (key - 512 * floor_quotient(key, 512));
         });
     check(
-        "min and max", place, [](auto x, auto at) { return max(min(x, at.key), at.query - at.key); },
+        "min and max", place, [](auto x, auto pair) { return max(min(x, pair.key), pair.query - pair.key); },
         [](int64_t x, int64_t key) { return std::max(std::min(x, key), 40 - key); });
     check(
-        "abs", place, [](auto x, auto at) { return abs(x + 1) - abs(at.query - at.key); },
+        "abs", place, [](auto x, auto pair) { return abs(x + 1) - abs(pair.query - pair.key); },
         [](int64_t x, int64_t key) { return std::abs(x + 1) - std::abs(40 - key); });
     check(
-        "where", place, [](auto x, auto at) { return where((x < at.key) | (at.key % 3 == 0), x, at.head); },
+        "where", place,
+        [](auto x, auto pair) { return where((x < pair.key) | (pair.key % 3 == 0), x, pair.head); },
         [](int64_t x, int64_t key) {
           return x < key || key - 3 * floor_quotient(key, 3) == 0 ? x : int64_t{3};
         });
@@ -157,19 +159,19 @@ TEST_CASE("indices: sums, differences, products, min, max, abs and where of ever
 TEST_CASE("indices: comparisons", "[score][indices]") {
   const RowPlace place{.batch = 2, .head = 3, .query = 40, .first_key = -600};
   check(
-      "<", place, [](auto x, auto at) { return where(x < at.key, at.head, 0); },
+      "<", place, [](auto x, auto pair) { return where(x < pair.key, pair.head, 0); },
       [](int64_t x, int64_t key) { return x < key ? 3 : 0; });
   check(
-      "<=", place, [](auto x, auto at) { return where(x <= at.key, at.head, 0); },
+      "<=", place, [](auto x, auto pair) { return where(x <= pair.key, pair.head, 0); },
       [](int64_t x, int64_t key) { return x <= key ? 3 : 0; });
   check(
-      ">", place, [](auto x, auto at) { return where(x > at.query - at.key, at.head, 0); },
+      ">", place, [](auto x, auto pair) { return where(x > pair.query - pair.key, pair.head, 0); },
       [](int64_t x, int64_t key) { return x > 40 - key ? 3 : 0; });
   check(
-      ">=", place, [](auto x, auto at) { return where(x >= 17, at.head, at.key); },
+      ">=", place, [](auto x, auto pair) { return where(x >= 17, pair.head, pair.key); },
       [](int64_t x, int64_t key) { return x >= 17 ? 3 : key; });
   check(
-      "!=", place, [](auto x, auto at) { return where(!(x != at.key), at.head, at.key); },
+      "!=", place, [](auto x, auto pair) { return where(!(x != pair.key), pair.head, pair.key); },
       [](int64_t x, int64_t key) { return x == key ? 3 : key; });
 }
 
@@ -181,26 +183,27 @@ TEST_CASE("indices: numbers beyond int32 compare as they are", "[score][indices]
         -(int64_t{1} << 32), (int64_t{1} << 40) + 5, kMost + 1, kLeast - 1}) {
     const auto text = " " + std::to_string(large);
     check(
-        "<" + text, place, [=](auto, auto at) { return where(at.key < large, at.head, 0); },
+        "<" + text, place, [=](auto, auto pair) { return where(pair.key < large, pair.head, 0); },
         [=](int64_t, int64_t key) { return key < large ? 3 : 0; });
     check(
-        ">=" + text, place, [=](auto, auto at) { return where(at.query - at.key >= large, at.head, 0); },
+        ">=" + text, place,
+        [=](auto, auto pair) { return where(pair.query - pair.key >= large, pair.head, 0); },
         [=](int64_t, int64_t key) { return 40 - key >= large ? 3 : 0; });
     check(
-        "==" + text, place, [=](auto x, auto at) { return where(x % 1000 == large, at.head, 0); },
+        "==" + text, place, [=](auto x, auto pair) { return where(x % 1000 == large, pair.head, 0); },
         [](int64_t, int64_t) { return int64_t{0}; });
     check(
-        "min with" + text, place, [=](auto, auto at) { return min(max(at.key, -large / 2), large); },
+        "min with" + text, place, [=](auto, auto pair) { return min(max(pair.key, -large / 2), large); },
         [=](int64_t, int64_t key) { return std::min(std::max(key, -large / 2), large); });
     check(
-        "/" + text, place, [=](auto, auto at) { return at.key / large; },
+        "/" + text, place, [=](auto, auto pair) { return pair.key / large; },
         [=](int64_t, int64_t key) { return floor_quotient(key, large); });
     check(
-        "%" + text, place, [=](auto, auto at) { return at.key % large; },
+        "%" + text, place, [=](auto, auto pair) { return pair.key % large; },
         [=](int64_t, int64_t key) { return key - large * floor_quotient(key, large); });
     check(
         "shifted beyond int32 and back by" + text, place,
-        [=](auto, auto at) { return (at.key + large / 4) - large / 4; },
+        [=](auto, auto pair) { return (pair.key + large / 4) - large / 4; },
         [](int64_t, int64_t key) { return key; });
   }
 }
@@ -208,6 +211,6 @@ TEST_CASE("indices: numbers beyond int32 compare as they are", "[score][indices]
 // The tensors that a function captures are found by an evaluation at places that no call has.
 TEST_CASE("indices: a divisor may depend on lengths", "[score][indices]") {
   const auto table = captured(at::tensor(std::vector<float>{0.0f, 1.0f, 2.0f, 3.0f}));
-  const auto score = score_mod([=](auto s, auto at) { return s + table(at.key / (at.keys / 4)); });
+  const auto score = score_mod([=](auto s, auto pair) { return s + table(pair.key / (pair.keys / 4)); });
   CHECK(score.function()->captured().size() == 1);
 }

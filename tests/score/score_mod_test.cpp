@@ -68,7 +68,7 @@ TEST_CASE("a score function sees the scaled and capped score, and biases and mas
   const auto bias = at::randn({37, 45}), keep = at::rand({37, 45}).gt(0.3);
   const auto slopes = at::rand({4});
   const auto mask = Mask::bias(bias) & Mask::keep(keep);
-  const auto score = score_mod([](auto s, auto at) { return s * s + 0.01f * at.key; });
+  const auto score = score_mod([](auto s, auto pair) { return s * s + 0.01f * pair.key; });
   const auto k = c.k.repeat_interleave(2, 1), v = c.v.repeat_interleave(2, 1);
   auto s = cap * at::tanh(at::matmul(c.q, k.transpose(2, 3)) * scale / cap);
   s = s * s + 0.01 * at::arange(45);
@@ -88,14 +88,14 @@ TEST_CASE("places count from the last key, and lengths are those of the call", "
   const int64_t keys = 150;
   const auto c = call_of(queries, keys);
   const auto place = GENERATE(range(0, 6));
-  const auto score = score_mod([=](auto s, auto at) {
+  const auto score = score_mod([=](auto s, auto pair) {
     const auto pick = [&](auto, auto chosen) { return 0.0f * s + chosen; };
-    if (place == 0) return pick(s, at.batch * 1);
-    if (place == 1) return pick(s, at.head * 1);
-    if (place == 2) return pick(s, 0.01f * at.query);
-    if (place == 3) return pick(s, 0.01f * at.key);
-    if (place == 4) return pick(s, 0.01f * at.queries);
-    return pick(s, 0.01f * at.keys);
+    if (place == 0) return pick(s, pair.batch * 1);
+    if (place == 1) return pick(s, pair.head * 1);
+    if (place == 2) return pick(s, 0.01f * pair.query);
+    if (place == 3) return pick(s, 0.01f * pair.key);
+    if (place == 4) return pick(s, 0.01f * pair.queries);
+    return pick(s, 0.01f * pair.keys);
   });
   const auto size = [&](int dimension, int64_t first, int64_t n) {
     std::array<int64_t, 4> sizes = {1, 1, 1, 1};
@@ -123,9 +123,9 @@ TEST_CASE("a result of NaN for a hidden pair reaches nothing", "[score]") {
   const auto poison = captured(at::zeros({70, 90}).masked_fill(keep.bitwise_not(), kNaN));
   const auto factors = at::ones({4}).requires_grad_(true);
   const auto factor = captured(factors);
-  const auto poisoned =
-      score_mod([=](auto s, auto at) { return factor(at.head) * (s + poison(at.query - 20, at.key) * s); });
-  const auto clean = score_mod([=](auto s, auto at) { return factor(at.head) * s; });
+  const auto poisoned = score_mod(
+      [=](auto s, auto pair) { return factor(pair.head) * (s + poison(pair.query - 20, pair.key) * s); });
+  const auto clean = score_mod([=](auto s, auto pair) { return factor(pair.head) * s; });
   for (const auto backend : kBackends) {
     const auto want = attend(c, {.mask = Mask::keep(keep), .score = clean}, backend);
     const auto got = attend(c, {.mask = Mask::keep(keep), .score = poisoned}, backend);
@@ -140,8 +140,8 @@ TEST_CASE("a lookup beyond a captured tensor is refused, unless the pair is hidd
   const auto queries = GENERATE(3, 40, 200);
   const auto c = call_of(queries, 200);
   const auto table = captured(at::rand({200}));
-  const auto score = score_mod([=](auto s, auto at) { return s + table(at.query - at.key); });
-  const auto mask = mask_mod([=](auto at) { return table(at.query - at.key) > 0.5f; });
+  const auto score = score_mod([=](auto s, auto pair) { return s + table(pair.query - pair.key); });
+  const auto mask = mask_mod([=](auto pair) { return table(pair.query - pair.key) > 0.5f; });
   for (const auto backend : kBackends) {
     INFO("backend " << to_string(backend));
     // A causal call looks up no future key.
@@ -149,8 +149,9 @@ TEST_CASE("a lookup beyond a captured tensor is refused, unless the pair is hidd
     const auto past = Mask::keep(at::ones({queries, 200}, at::kBool).tril(200 - queries));
     CHECK_NOTHROW(attend(c, {.mask = past, .score = score}, backend));
     CHECK_NOTHROW(attend(c, {.mask = past, .block_mask = mask}, backend));
-    CHECK_NOTHROW(attend(
-        c, {.score = score, .block_mask = mask_mod([](auto at) { return at.key <= at.query; })}, backend));
+    CHECK_NOTHROW(
+        attend(c, {.score = score, .block_mask = mask_mod([](auto pair) { return pair.key <= pair.query; })},
+               backend));
     if (queries == 1) continue;
     CHECK_THROWS_MATCHES(
         attend(c, {.score = score}, backend), c10::IndexError,
@@ -160,8 +161,8 @@ TEST_CASE("a lookup beyond a captured tensor is refused, unless the pair is hidd
   }
   // Neighbouring numbers are read at once, but not beyond the end.
   const auto few = captured(at::rand({190}));
-  const auto by_key = score_mod([=](auto s, auto at) { return s + few(at.key); });
-  const auto from_the_end = score_mod([=](auto s, auto at) { return s + few(at.keys - 1 - at.key); });
+  const auto by_key = score_mod([=](auto s, auto pair) { return s + few(pair.key); });
+  const auto from_the_end = score_mod([=](auto s, auto pair) { return s + few(pair.keys - 1 - pair.key); });
   for (const auto backend : kBackends) {
     INFO("backend " << to_string(backend));
     CHECK_NOTHROW(
@@ -178,8 +179,9 @@ TEST_CASE("a lookup beyond a captured tensor is found in every row", "[score][er
   const int64_t bad = GENERATE(0, 1, 7, 8, 13, 39);
   const auto c = call_of(40, 40);
   const auto table = captured(at::rand({40}));
-  const auto score = score_mod([=](auto s, auto at) {
-    return s + table(min(at.key, 0) + max(at.query - bad + 1, 0) * 1000 + max(at.query - bad, 0) * at.key);
+  const auto score = score_mod([=](auto s, auto pair) {
+    return s + table(min(pair.key, 0) + max(pair.query - bad + 1, 0) * 1000 +
+                     max(pair.query - bad, 0) * pair.key);
   });
   const auto before = Mask::keep(at::arange(40).lt(bad).unsqueeze(1).expand({40, 40}));
   for (const auto backend : kBackends) {
@@ -196,7 +198,7 @@ TEST_CASE("a lookup beyond a captured tensor is found in every row", "[score][er
 TEST_CASE("the largest score of a query is its own", "[score]") {
   const auto c = call_of(40, 300);
   const auto same = score_mod([](auto s, auto) { return s; });
-  const auto grown = score_mod([](auto s, auto at) { return s + 64.0f * (at.query - 260); });
+  const auto grown = score_mod([](auto s, auto pair) { return s + 64.0f * (pair.query - 260); });
   const auto want = attend(c, {.score = same}, Backend::Native);
   CHECK_WITHIN(attend(c, {.score = grown}, Backend::Native), want, {1e-3, 1e-3});
 }
@@ -208,7 +210,8 @@ TEST_CASE("logarithms of lengths are those of the call", "[score]") {
   for (auto x : {c.q, c.k, c.v}) x.requires_grad_(true);
   const float log_queries = std::log(static_cast<float>(queries)),
               log_keys = std::log(static_cast<float>(keys));
-  const auto given = score_mod([](auto s, auto at) { return sigmoid(s * log(at.queries) - log(at.keys)); });
+  const auto given =
+      score_mod([](auto s, auto pair) { return sigmoid(s * log(pair.queries) - log(pair.keys)); });
   const auto numbers = score_mod([=](auto s, auto) { return sigmoid(s * log_queries - log_keys); });
   for (const auto backend : kBackends) {
     INFO("backend " << to_string(backend) << ", " << queries << " queries, " << keys << " keys");
@@ -239,7 +242,7 @@ TEST_CASE("captured tensors of any shape and dtype are read by their indices", "
     INFO(one.name);
     const auto table = captured(one.tensor);
     const auto score =
-        score_mod([=](auto s, auto at) { return s + table(at.batch, at.head, at.query, at.key); });
+        score_mod([=](auto s, auto pair) { return s + table(pair.batch, pair.head, pair.query, pair.key); });
     const auto bias = one.tensor.to(at::kFloat).slice(2, 14, 47).slice(3, 0, 47);
     const auto want = attend(c, {.mask = Mask::bias(bias)}, Backend::Reference);
     for (const auto backend : kBackends)
@@ -248,12 +251,12 @@ TEST_CASE("captured tensors of any shape and dtype are read by their indices", "
   // Neighbouring keys whose numbers are not neighbours.
   const auto numbers = at::randn({47, 4});
   const auto by_key = captured(numbers);
-  const auto rows = score_mod([=](auto s, auto at) { return s + by_key(at.key, at.head); });
+  const auto rows = score_mod([=](auto s, auto pair) { return s + by_key(pair.key, pair.head); });
   const auto biased = attend(c, {.mask = Mask::bias(numbers.t().reshape({1, 4, 1, 47}))}, Backend::Reference);
   for (const auto backend : kBackends)
     CHECK_WITHIN(attend(c, {.score = rows}, backend), biased, {1e-5, 1e-5});
   const auto number = captured(at::full({}, 0.5)), vector = captured(at::tensor({7.0, 0.25}));
-  const auto flat = score_mod([=](auto s, auto at) { return number(at) * s + vector(at, 1) * s; });
+  const auto flat = score_mod([=](auto s, auto pair) { return number(pair) * s + vector(pair, 1) * s; });
   const auto want = attend(c, {}, Backend::Reference, {.scale = 0.75 / 4});
   for (const auto backend : kBackends) CHECK_WITHIN(attend(c, {.score = flat}, backend), want, {1e-5, 1e-5});
 }
@@ -269,9 +272,9 @@ TEST_CASE("wrong captured tensors and lookups are refused by name", "[score][err
   const auto c = call_of(4, 4);
   const auto table = captured(at::rand({4, 4}));
   const auto ids = captured_indices(at::full({4}, int64_t{1} << 40, at::kLong));
-  const auto wrong_rank = score_mod([=](auto s, auto at) { return s + table(at.key); });
-  const auto huge = mask_mod([=](auto at) { return ids(at.key) == ids(at.query); });
-  const auto zero = score_mod([](auto s, auto at) { return s + at.key / (at.batch * 0); });
+  const auto wrong_rank = score_mod([=](auto s, auto pair) { return s + table(pair.key); });
+  const auto huge = mask_mod([=](auto pair) { return ids(pair.key) == ids(pair.query); });
+  const auto zero = score_mod([](auto s, auto pair) { return s + pair.key / (pair.batch * 0); });
   for (const auto backend : kBackends) {
     CHECK_THROWS_MATCHES(attend(c, {.score = wrong_rank}, backend), c10::ValueError,
                          MessageContains("captured: expected 2 indices for a tensor of shape (4, 4), got 1"));
@@ -286,8 +289,9 @@ TEST_CASE("gradients of captured tensors have the same bits for any number of th
   const auto c = call_of(150, 150, 6, 6);
   const auto table = at::randn({6, 400}).requires_grad_(true), scale = at::rand({}).requires_grad_(true);
   const auto t = captured(table), u = captured(scale);
-  const auto score = score_mod(
-      [=](auto s, auto at) { return s * u(at) + t(at.head, at.query - at.key + 200) * t(at.head, at.key); });
+  const auto score = score_mod([=](auto s, auto pair) {
+    return s * u(pair) + t(pair.head, pair.query - pair.key + 200) * t(pair.head, pair.key);
+  });
   const auto gradients = [&] {
     return torch::autograd::grad({attend(c, {.score = score}, Backend::Native).square().sum()},
                                  {table, scale});
@@ -307,7 +311,7 @@ TEST_CASE("a captured tensor that changed before the backward pass is an error",
   const auto c = call_of(20, 20);
   auto weight = at::rand({4});
   const auto table = captured(weight);
-  const auto score = score_mod([=](auto s, auto at) { return s * table(at.head); });
+  const auto score = score_mod([=](auto s, auto pair) { return s * table(pair.head); });
   c.q.requires_grad_(true);
   const auto y = attend(c, {.score = score}, Backend::Native);
   weight.add_(1);
@@ -317,9 +321,9 @@ TEST_CASE("a captured tensor that changed before the backward pass is an error",
 
 TEST_CASE("an exception of a score function reaches the caller, and the next call works", "[score][errors]") {
   const auto c = call_of(300, 300);
-  const auto bad = score_mod([](auto s, auto at) {
-    if constexpr (requires { at.query.row; }) {
-      if (at.query.row->head == 3) throw std::runtime_error("of my own");
+  const auto bad = score_mod([](auto s, auto pair) {
+    if constexpr (requires { pair.query.row; }) {
+      if (pair.query.row->head == 3) throw std::runtime_error("of my own");
     }
     return s;
   });
@@ -331,7 +335,8 @@ TEST_CASE("an exception of a score function reaches the caller, and the next cal
 TEST_CASE("several threads may call one score function", "[score]") {
   const auto c = call_of(90, 90);
   const auto table = captured(at::rand({4, 200}));
-  const auto score = score_mod([=](auto s, auto at) { return s + table(at.head, at.query - at.key + 100); });
+  const auto score =
+      score_mod([=](auto s, auto pair) { return s + table(pair.head, pair.query - pair.key + 100); });
   const auto want = attend(c, {.score = score}, Backend::Native);
   std::vector<at::Tensor> got(4);
   std::vector<std::thread> threads;
@@ -348,8 +353,8 @@ TEST_CASE("a training step with own functions takes memory of O(T)", "[score]") 
   const auto q = draw(), k = draw(), v = draw();
   const auto table = at::randn({2 * kTokens}).requires_grad_(true);
   const auto t = captured(table);
-  const auto score = score_mod([=](auto s, auto at) { return s + t(at.query - at.key + at.keys); });
-  const auto mask = mask_mod([](auto at) { return (at.key <= at.query) & (at.key % 5 != 3); });
+  const auto score = score_mod([=](auto s, auto pair) { return s + t(pair.query - pair.key + pair.keys); });
+  const auto mask = mask_mod([](auto pair) { return (pair.key <= pair.query) & (pair.key % 5 != 3); });
   const auto step = [&] {
     torch::autograd::grad(
         {attention(q, k, v, {.backend = Backend::Native}, {.score = score, .block_mask = mask}).output.sum()},
@@ -377,7 +382,7 @@ TEST_CASE("a name is kept, and an empty function is none", "[score]") {
   CHECK_FALSE(static_cast<bool>(ScoreMod()));
   CHECK(ScoreMod().name().empty());
   CHECK(score_mod([](auto s, auto) { return s; }, "identity").name() == "identity");
-  CHECK(mask_mod([](auto at) { return at.key >= 0; }).name() == "mask_mod");
+  CHECK(mask_mod([](auto pair) { return pair.key >= 0; }).name() == "mask_mod");
   const auto c = call_of(8, 8);
   for (const auto backend : kBackends)
     CHECK(at::equal(attend(c, {.score = ScoreMod(), .block_mask = MaskMod()}, backend),

@@ -44,54 +44,64 @@ std::vector<Case> cases() {
   const auto one = captured_indices(at::full({}, 40, at::kInt));
   const auto numbers = captured(at::randn({600}));
   return {
-      {"causal", true, mask_mod([](auto at) { return at.key <= at.query; })},
-      {"<", true, mask_mod([](auto at) { return at.key < at.query; })},
-      {">", true, mask_mod([](auto at) { return at.key > at.query; })},
-      {">=", true, mask_mod([](auto at) { return at.key >= at.query; })},
-      {"==", true, mask_mod([](auto at) { return at.key == at.query; })},
-      {"!=", true, mask_mod([](auto at) { return at.key != at.query + 100; })},
-      {"prefix", true, mask_mod([](auto at) { return (at.key <= at.query) | (at.key < 90); })},
-      {"window", true, mask_mod([](auto at) { return (at.key <= at.query) & (at.query - at.key < 64); })},
-      {"both sides", true, mask_mod([](auto at) { return abs(at.query - at.key) <= 100; })},
-      {"not", true, mask_mod([](auto at) { return !(abs(at.query - at.key) <= 100); })},
-      {"^", true, mask_mod([](auto at) { return (at.query < 200) ^ (at.key < 300); })},
-      {"no limit", true, mask_mod([](auto at) { return at.query - at.key < kMost; })},
-      {"product", true, mask_mod([](auto at) { return at.key * -3 < at.query * 2 - 1700; })},
-      {"product of both", true, mask_mod([](auto at) { return (at.key - 200) * (at.query - 200) < 5000; })},
-      {"negative", true, mask_mod([](auto at) { return -at.key + 70 >= +at.query - 400; })},
-      {"floor", true, mask_mod([](auto at) { return floor(at.key) < 100; })},
-      {"blocks", true, mask_mod([](auto at) { return at.query / 32 == at.key / 32; })},
+      {"causal", true, mask_mod([](auto pair) { return pair.key <= pair.query; })},
+      {"<", true, mask_mod([](auto pair) { return pair.key < pair.query; })},
+      {">", true, mask_mod([](auto pair) { return pair.key > pair.query; })},
+      {">=", true, mask_mod([](auto pair) { return pair.key >= pair.query; })},
+      {"==", true, mask_mod([](auto pair) { return pair.key == pair.query; })},
+      {"!=", true, mask_mod([](auto pair) { return pair.key != pair.query + 100; })},
+      {"prefix", true, mask_mod([](auto pair) { return (pair.key <= pair.query) | (pair.key < 90); })},
+      {"window", true,
+       mask_mod([](auto pair) { return (pair.key <= pair.query) & (pair.query - pair.key < 64); })},
+      {"both sides", true, mask_mod([](auto pair) { return abs(pair.query - pair.key) <= 100; })},
+      {"not", true, mask_mod([](auto pair) { return !(abs(pair.query - pair.key) <= 100); })},
+      {"^", true, mask_mod([](auto pair) { return (pair.query < 200) ^ (pair.key < 300); })},
+      {"no limit", true, mask_mod([](auto pair) { return pair.query - pair.key < kMost; })},
+      {"product", true, mask_mod([](auto pair) { return pair.key * -3 < pair.query * 2 - 1700; })},
+      {"product of both", true,
+       mask_mod([](auto pair) { return (pair.key - 200) * (pair.query - 200) < 5000; })},
+      {"negative", true, mask_mod([](auto pair) { return -pair.key + 70 >= +pair.query - 400; })},
+      {"floor", true, mask_mod([](auto pair) { return floor(pair.key) < 100; })},
+      {"blocks", true, mask_mod([](auto pair) { return pair.query / 32 == pair.key / 32; })},
       {"blocks before 0", true,
-       mask_mod([](auto at) { return (at.query - 300) / 32 == (at.key - 300) / 32; })},
-      {"divided by -32", true, mask_mod([](auto at) { return at.query / -32 <= (at.key - 300) / -32; })},
-      {"divided by a length", true, mask_mod([](auto at) { return at.query / at.keys < 1; })},
-      {"remainder", false, mask_mod([](auto at) { return at.key % 64 < 16; })},
-      {"remainder before 0", false, mask_mod([](auto at) { return (at.key - 300) % 64 < 16; })},
-      {"remainder of -64", false, mask_mod([](auto at) { return (at.key - 300) % -64 < -16; })},
-      {"remainder of -1", true, mask_mod([](auto at) { return (at.key - 300) % -1 == 0; })},
-      {"remainder of many", false, mask_mod([](auto at) { return at.key % at.queries < 450; })},
-      {"dilated", false, mask_mod([](auto at) { return (at.query - at.key) % 7 == 0; })},
-      {"min", true, mask_mod([](auto at) { return min(at.query, 200) < min(at.key, 300); })},
-      {"max", true, mask_mod([](auto at) { return max(at.query, 200) < max(at.key, 300); })},
-      {"where", false, mask_mod([](auto at) { return where(at.query < 300, at.key, at.query) < 250; })},
+       mask_mod([](auto pair) { return (pair.query - 300) / 32 == (pair.key - 300) / 32; })},
+      {"divided by -32", true,
+       mask_mod([](auto pair) { return pair.query / -32 <= (pair.key - 300) / -32; })},
+      {"divided by a length", true, mask_mod([](auto pair) { return pair.query / pair.keys < 1; })},
+      {"remainder", false, mask_mod([](auto pair) { return pair.key % 64 < 16; })},
+      {"remainder before 0", false, mask_mod([](auto pair) { return (pair.key - 300) % 64 < 16; })},
+      {"remainder of -64", false, mask_mod([](auto pair) { return (pair.key - 300) % -64 < -16; })},
+      {"remainder of -1", true, mask_mod([](auto pair) { return (pair.key - 300) % -1 == 0; })},
+      {"remainder of many", false, mask_mod([](auto pair) { return pair.key % pair.queries < 450; })},
+      {"dilated", false, mask_mod([](auto pair) { return (pair.query - pair.key) % 7 == 0; })},
+      {"min", true, mask_mod([](auto pair) { return min(pair.query, 200) < min(pair.key, 300); })},
+      {"max", true, mask_mod([](auto pair) { return max(pair.query, 200) < max(pair.key, 300); })},
+      {"where", false,
+       mask_mod([](auto pair) { return where(pair.query < 300, pair.key, pair.query) < 250; })},
       {"lookup of a number", false,
-       mask_mod([=](auto at) { return at.key < 40 * table(where(at.key < 300, 5, at.head), 1); })},
-      {"where of numbers", false, mask_mod([](auto at) { return where(at.key < 300, 0.5f, 1.0f) < 0.7f; })},
-      {"heads", true, mask_mod([](auto at) { return at.key < 100 * at.head + at.queries - at.batch; })},
-      {"documents", true, mask_mod([=](auto at) { return documents(at.query) == documents(at.key); })},
-      {"documents of a batch", true,
-       mask_mod([=](auto at) { return of_batch(at.batch, at.query) == of_batch(at.batch, at.key); })},
+       mask_mod([=](auto pair) { return pair.key < 40 * table(where(pair.key < 300, 5, pair.head), 1); })},
+      {"where of numbers", false,
+       mask_mod([](auto pair) { return where(pair.key < 300, 0.5f, 1.0f) < 0.7f; })},
+      {"heads", true,
+       mask_mod([](auto pair) { return pair.key < 100 * pair.head + pair.queries - pair.batch; })},
+      {"documents", true, mask_mod([=](auto pair) { return documents(pair.query) == documents(pair.key); })},
+      {"documents of a batch", true, mask_mod([=](auto pair) {
+         return of_batch(pair.batch, pair.query) == of_batch(pair.batch, pair.key);
+       })},
       {"table", false,
-       mask_mod([=](auto at) { return table(at.key / 32, 2) <= table(at.query / 32, at.batch); })},
-      {"table of a place", false, mask_mod([=](auto at) { return table(at.key % 20, 1) != 4; })},
-      {"pairs", false, mask_mod([=](auto at) { return pairs(at.query, at.key) == 0; })},
-      {"one number", true, mask_mod([=](auto at) { return at.key < one(at); })},
-      {"numbers", false, mask_mod([=](auto at) { return (numbers(at.key) < 3) & (at.query >= at.key); })},
-      {"index and number", false, mask_mod([](auto at) { return exp(at.key) + 0.5f * at.query < 100.0f; })},
-      {"every number", false, mask_mod([](auto at) {
-         const auto x = log(max(at.key, 1)) + tanh(at.query) - sqrt(at.key) * rsqrt(at.query + 1) / 2.0f;
+       mask_mod([=](auto pair) { return table(pair.key / 32, 2) <= table(pair.query / 32, pair.batch); })},
+      {"table of a place", false, mask_mod([=](auto pair) { return table(pair.key % 20, 1) != 4; })},
+      {"pairs", false, mask_mod([=](auto pair) { return pairs(pair.query, pair.key) == 0; })},
+      {"one number", true, mask_mod([=](auto pair) { return pair.key < one(pair); })},
+      {"numbers", false,
+       mask_mod([=](auto pair) { return (numbers(pair.key) < 3) & (pair.query >= pair.key); })},
+      {"index and number", false,
+       mask_mod([](auto pair) { return exp(pair.key) + 0.5f * pair.query < 100.0f; })},
+      {"every number", false, mask_mod([](auto pair) {
+         const auto x =
+             log(max(pair.key, 1)) + tanh(pair.query) - sqrt(pair.key) * rsqrt(pair.query + 1) / 2.0f;
          const auto y = sigmoid(x) + softplus(x) + sin(x) + cos(x) + floor(x) + abs(x);
-         return (pow(at.key, 2.0f) > min(x, y)) ^ (max(x, -y) <= +x) ^ (x >= y) ^ (x == y) ^ (x != 1.0f) ^
+         return (pow(pair.key, 2.0f) > min(x, y)) ^ (max(x, -y) <= +x) ^ (x >= y) ^ (x == y) ^ (x != 1.0f) ^
                 (y < 0);
        })},
       {"all", true, mask_mod([](auto) { return true; })},
@@ -127,7 +137,7 @@ TEST_CASE("what a mask says of a tile holds for its pairs", "[score][tiles]") {
     for (int n = 0; n < 300; ++n) {
       const auto range = [&](int64_t most) {
         const int64_t size = n % 3 == 0 ? 1 + draw(4) : 1 + draw(128), from = draw(most - size);
-        return PairRange{from, from + size};
+        return CallbackRange{from, from + size};
       };
       const TilePlace place{draw(3), draw(4), range(500), range(600)};
       const auto [said, faulty] = read_tile(mask, place);
@@ -153,14 +163,15 @@ TEST_CASE("an index that may be at fault leaves a tile to its pairs", "[score][t
   const auto numbers = captured(at::randn({100}));
   const auto indices = captured_indices(at::arange(100, at::kInt));
   const auto faulty = [](const MaskMod& mask) { return read_tile(mask, {0, 0, {0, 50}, {60, 101}}).faulty; };
-  CHECK(faulty(mask_mod([=](auto at) { return (at.key >= 0) | (numbers(at.key) > 0); })));
-  CHECK(faulty(mask_mod([=](auto at) { return (at.key >= 0) | (indices(at.key) > 0); })));
-  CHECK(faulty(mask_mod([=](auto at) { return (at.key >= 0) | (indices(at.query - 1) > 0); })));
-  CHECK(faulty(mask_mod([=](auto at) { return (at.key >= 0) | (at.key / at.head > 0); })));
-  CHECK(faulty(mask_mod([=](auto at) { return (at.key >= 0) | (at.key % at.batch > 0); })));
-  CHECK_FALSE(faulty(mask_mod([=](auto at) { return (at.key >= 0) | (numbers(at.key - 1) > 0); })));
-  CHECK_FALSE(faulty(mask_mod([=](auto at) { return (at.key >= 0) | (indices(at.key - 1) > 0); })));
-  CHECK_FALSE(faulty(mask_mod([=](auto at) { return (at.key >= 0) | (at.key / (at.head - 1) > 0); })));
+  CHECK(faulty(mask_mod([=](auto pair) { return (pair.key >= 0) | (numbers(pair.key) > 0); })));
+  CHECK(faulty(mask_mod([=](auto pair) { return (pair.key >= 0) | (indices(pair.key) > 0); })));
+  CHECK(faulty(mask_mod([=](auto pair) { return (pair.key >= 0) | (indices(pair.query - 1) > 0); })));
+  CHECK(faulty(mask_mod([=](auto pair) { return (pair.key >= 0) | (pair.key / pair.head > 0); })));
+  CHECK(faulty(mask_mod([=](auto pair) { return (pair.key >= 0) | (pair.key % pair.batch > 0); })));
+  CHECK_FALSE(faulty(mask_mod([=](auto pair) { return (pair.key >= 0) | (numbers(pair.key - 1) > 0); })));
+  CHECK_FALSE(faulty(mask_mod([=](auto pair) { return (pair.key >= 0) | (indices(pair.key - 1) > 0); })));
+  CHECK_FALSE(
+      faulty(mask_mod([=](auto pair) { return (pair.key >= 0) | (pair.key / (pair.head - 1) > 0); })));
 }
 
 TEST_CASE("results beyond int64 leave a tile to its pairs", "[score][tiles]") {
@@ -168,38 +179,38 @@ TEST_CASE("results beyond int64 leave a tile to its pairs", "[score][tiles]") {
     const auto [said, faulty] = read_tile(mask, {0, 0, {1, 50}, {60, 101}});
     return said.may_hold && said.may_fail && !faulty;
   };
-  CHECK(open(mask_mod([](auto at) { return at.query + kMost > 0; })));
-  CHECK(open(mask_mod([](auto at) { return kLeast - at.query < 0; })));
-  CHECK(open(mask_mod([](auto at) { return at.key * kMost > 0; })));
-  CHECK(open(mask_mod([](auto at) { return (at.query - 1 + kLeast) / -1 > 0; })));
-  CHECK(open(mask_mod([](auto at) { return (at.query + kMost) % 3 == 0; })));
-  CHECK(open(mask_mod([](auto at) { return abs(at.query + kMost) > 0; })));
-  CHECK_FALSE(open(mask_mod([](auto at) { return at.query - 50 + kMost > 0; })));
+  CHECK(open(mask_mod([](auto pair) { return pair.query + kMost > 0; })));
+  CHECK(open(mask_mod([](auto pair) { return kLeast - pair.query < 0; })));
+  CHECK(open(mask_mod([](auto pair) { return pair.key * kMost > 0; })));
+  CHECK(open(mask_mod([](auto pair) { return (pair.query - 1 + kLeast) / -1 > 0; })));
+  CHECK(open(mask_mod([](auto pair) { return (pair.query + kMost) % 3 == 0; })));
+  CHECK(open(mask_mod([](auto pair) { return abs(pair.query + kMost) > 0; })));
+  CHECK_FALSE(open(mask_mod([](auto pair) { return pair.query - 50 + kMost > 0; })));
 }
 
 TEST_CASE("tiles that a mask settles as a whole cost no pair", "[score][tiles]") {
   const auto documents = captured_indices(at::arange(1024, at::kInt).floor_divide(256));
   const auto vectors = [](const auto& mask, int64_t tokens) {
     const Counted counted;
-    const auto blocks = BlockMask::kept(mask_mod([=](auto at) {
-                                          counted(at);
-                                          return mask(at);
+    const auto blocks = BlockMask::kept(mask_mod([=](auto pair) {
+                                          counted(pair);
+                                          return mask(pair);
                                         }),
                                         1, 1, tokens, tokens);
     return counted.vectors->load();
   };
-  CHECK(vectors([=](auto at) { return documents(at.query) == documents(at.key); }, 1024) == 0);
-  CHECK(vectors([](auto at) { return at.key / 128 <= at.query / 128; }, 1000) == 0);
+  CHECK(vectors([=](auto pair) { return documents(pair.query) == documents(pair.key); }, 1024) == 0);
+  CHECK(vectors([](auto pair) { return pair.key / 128 <= pair.query / 128; }, 1000) == 0);
   // A tile of 128 x 128 pairs, and as many as lie on the diagonal.
-  const int64_t one = vectors([](auto at) { return at.key <= at.query; }, 128);
+  const int64_t one = vectors([](auto pair) { return pair.key <= pair.query; }, 128);
   CHECK(one > 0);
-  CHECK(vectors([](auto at) { return at.key <= at.query; }, 1024) == 8 * one);
+  CHECK(vectors([](auto pair) { return pair.key <= pair.query; }, 1024) == 8 * one);
 }
 
 TEST_CASE("a lookup beyond a captured tensor is refused in a tile that needs none",
           "[score][tiles][errors]") {
   const auto numbers = captured_indices(at::arange(1000, at::kInt));
-  const auto mask = mask_mod([=](auto at) { return (at.key >= 0) | (numbers(at.key) == 3); });
+  const auto mask = mask_mod([=](auto pair) { return (pair.key >= 0) | (numbers(pair.key) == 3); });
   CHECK(BlockMask::kept(mask, 1, 1, 1000, 1000).count().full == 64);
   CHECK_THROWS_AS(BlockMask::kept(mask, 1, 1, 1000, 1001), c10::IndexError);
 }

@@ -67,7 +67,7 @@ void add_grid(std::vector<float>& values, double from, double to, int count = 10
 
 struct Worst {
   double error = 0.0;
-  float at = 0.0f, got = 0.0f;
+  float input = 0.0f, got = 0.0f;
   void add(double e, float x, float y) {
     if (!(e <= error)) *this = {e, x, y};
   }
@@ -102,9 +102,9 @@ void check(const Case& test_case, const std::vector<float>& values) {
                          ulp_at(std::max(std::abs(derivative[n]), test_case.slope_least))),
                 values[n], got.slopes[n]);
     }
-    INFO(test_case.name << ", " << name << ": " << value.error << " ulp at " << value.at << " (" << value.got
-                        << "), derivative " << slope.error << " ulp at " << slope.at << " (" << slope.got
-                        << ")");
+    INFO(test_case.name << ", " << name << ": " << value.error << " ulp at " << value.input << " ("
+                        << value.got << "), derivative " << slope.error << " ulp at " << slope.input << " ("
+                        << slope.got << ")");
     CHECK(value.error <= test_case.ulp);
     CHECK(slope.error <= test_case.slope_ulp);
   }
@@ -225,9 +225,9 @@ void check(const CaseOfTwo& test_case, const std::vector<float>& first, const st
       add(slope, got.slopes[n], test_case.by_first(x, y), first[n]);
       add(slope, got.captured[n], test_case.by_second(x, y), first[n]);
     }
-    INFO(test_case.name << ", " << name << ": " << value.error << " ulp at " << value.at << " (" << value.got
-                        << "), derivatives " << slope.error << " ulp at " << slope.at << " (" << slope.got
-                        << ")");
+    INFO(test_case.name << ", " << name << ": " << value.error << " ulp at " << value.input << " ("
+                        << value.got << "), derivatives " << slope.error << " ulp at " << slope.input << " ("
+                        << slope.got << ")");
     CHECK(value.error <= test_case.ulp);
     CHECK(slope.error <= test_case.slope_ulp);
   }
@@ -247,7 +247,7 @@ std::pair<std::vector<float>, std::vector<float>> pairs_of(const std::vector<flo
 }
 
 const auto kPow = [](const Captured& second) {
-  return score_mod([=](auto s, auto at) { return pow(s, second(at.query + at.key)); });
+  return score_mod([=](auto s, auto pair) { return pow(s, second(pair.query + pair.key)); });
 };
 
 }  // namespace
@@ -302,21 +302,22 @@ TEST_CASE("score functions: min, max, where and comparisons", "[score][vectors]"
   const auto half = [](double x, double y, bool mine) { return x == y ? 0.5 : mine ? 1.0 : 0.0; };
   const auto flag = [](bool on) { return on ? 1.0 : 0.0; };
   const auto none = [](double, double) { return 0.0; };
-#define COMPARISON(op)                                                                                 \
-  Rule {                                                                                               \
-#op, score_mod([=](auto s, auto at) { return where(s op other(at.query + at.key), 1.0f, 0.0f); }), \
-        [=](double x, double y) { return flag(x op y); }, none, none                                   \
+#define COMPARISON(op)                                                                                       \
+  Rule {                                                                                                     \
+#op, score_mod([=](auto s, auto pair) { return where(s op other(pair.query + pair.key), 1.0f, 0.0f); }), \
+        [=](double x, double y) { return flag(x op y); }, none, none                                         \
   }
   const std::vector<Rule> rules = {
-      {"max", score_mod([=](auto s, auto at) { return max(s, other(at.query + at.key)); }),
+      {"max", score_mod([=](auto s, auto pair) { return max(s, other(pair.query + pair.key)); }),
        [=](double x, double y) { return nan_or(x, y, std::max(x, y)); },
        [=](double x, double y) { return half(x, y, x > y); },
        [=](double x, double y) { return half(x, y, y > x); }},
-      {"min", score_mod([=](auto s, auto at) { return min(s, other(at.query + at.key)); }),
+      {"min", score_mod([=](auto s, auto pair) { return min(s, other(pair.query + pair.key)); }),
        [=](double x, double y) { return nan_or(x, y, std::min(x, y)); },
        [=](double x, double y) { return half(x, y, x < y); },
        [=](double x, double y) { return half(x, y, y < x); }},
-      {"where", score_mod([=](auto s, auto at) { return where(s < 0.25f, s, other(at.query + at.key)); }),
+      {"where",
+       score_mod([=](auto s, auto pair) { return where(s < 0.25f, s, other(pair.query + pair.key)); }),
        [](double x, double y) { return x < 0.25 ? x : y; }, [=](double x, double) { return flag(x < 0.25); },
        [=](double x, double) { return flag(!(x < 0.25)); }},
       COMPARISON(<),
@@ -325,8 +326,8 @@ TEST_CASE("score functions: min, max, where and comparisons", "[score][vectors]"
       COMPARISON(>=),
       COMPARISON(==),
       COMPARISON(!=),
-      {"and, or, exclusive or, not", score_mod([=](auto s, auto at) {
-         const auto y = other(at.query + at.key);
+      {"and, or, exclusive or, not", score_mod([=](auto s, auto pair) {
+         const auto y = other(pair.query + pair.key);
          return where((s < y) & !(s > 1.0f), 1, 0) + where((s < 0) | (y < 0), 2, 0) +
                 where((s < 0) ^ (y < 0), 4, 0);
        }),
@@ -360,8 +361,8 @@ TEST_CASE("score functions: sums, products and quotients have the derivatives of
   const std::vector<CaseOfTwo> cases = {
       {"s * s / (c * c + 1) + 2 * s * c - (3 - c) / 4",
        [](const Captured& c) {
-         return score_mod([=](auto s, auto at) {
-           const auto y = c(at.query + at.key);
+         return score_mod([=](auto s, auto pair) {
+           const auto y = c(pair.query + pair.key);
            return s * s / (y * y + 1) + 2 * s * y - (3 - y) / 4;
          });
        },
@@ -391,10 +392,11 @@ TEST_CASE("score functions: an infinite derivative by the score leaves that of a
   const std::vector<float> values = {0.0f, -0.0f, 1.0f, 0.0f, 4.0f};
   const auto numbers = at::tensor(std::vector<float>{1.0f, 2.0f, 3.0f, 4.0f, 5.0f});
   const auto c = captured(numbers);
-  const auto score = score_mod([=](auto s, auto at) {
-    return sqrt(s) + log(s) + rsqrt(s) + 1.0f / s + s / (s * s) + pow(s, 0.5f) + 2.0f * c(at.query + at.key);
+  const auto score = score_mod([=](auto s, auto pair) {
+    return sqrt(s) + log(s) + rsqrt(s) + 1.0f / s + s / (s * s) + pow(s, 0.5f) +
+           2.0f * c(pair.query + pair.key);
   });
-  const auto powers = score_mod([=](auto s, auto at) { return pow(s - 2, c(at.query + at.key)); });
+  const auto powers = score_mod([=](auto s, auto pair) { return pow(s - 2, c(pair.query + pair.key)); });
   for (const auto& [name, set] : vector_sets()) {
     INFO(name);
     CHECK(evaluate(score, set, values, numbers).captured == std::vector<float>(5, 2.0f));

@@ -26,8 +26,8 @@ const std::vector<OptionCase>& function_cases() {
       {"score function", "score",
        [](OptionCall& c) {
          define(c, [](OptionCall& call) {
-           call.extras.score = score_mod([](auto s, auto at) {
-             return s + 0.5f * sin(s) - 0.1f * abs(at.query - at.key) + 0.2f * at.head;
+           call.extras.score = score_mod([](auto s, auto pair) {
+             return s + 0.5f * sin(s) - 0.1f * abs(pair.query - pair.key) + 0.2f * pair.head;
            });
          });
        }},
@@ -36,15 +36,17 @@ const std::vector<OptionCase>& function_cases() {
          const auto n = capture(c, at::randn({4, 64}, at::kDouble));
          define(c, [n](OptionCall& call) {
            const auto table = captured(call.captured[n]);
-           call.extras.score = score_mod([=](auto s, auto at) {
-             return s * table(at.head, at.query - at.key + 32) + tanh(table(at.head, abs(at.query) % 5) + s);
+           call.extras.score = score_mod([=](auto s, auto pair) {
+             return s * table(pair.head, pair.query - pair.key + 32) +
+                    tanh(table(pair.head, abs(pair.query) % 5) + s);
            });
          });
        }},
       {"mask function", "mask function",
        [](OptionCall& c) {
          define(c, [](OptionCall& call) {
-           call.extras.block_mask = mask_mod([](auto at) { return (at.query + at.key + at.head) % 3 != 0; });
+           call.extras.block_mask =
+               mask_mod([](auto pair) { return (pair.query + pair.key + pair.head) % 3 != 0; });
          });
        }},
       {"mask function with a tensor", "mask function",
@@ -53,7 +55,7 @@ const std::vector<OptionCase>& function_cases() {
          define(c, [n](OptionCall& call) {
            const auto kind = captured_indices(call.captured[n]);
            call.extras.block_mask =
-               mask_mod([=](auto at) { return (kind(at.batch, at.key) == 1) | (at.key == 1); });
+               mask_mod([=](auto pair) { return (kind(pair.batch, pair.key) == 1) | (pair.key == 1); });
          });
        }},
       {"no softmax", "normalise", [](OptionCall& c) { c.extras.normalise = Normalise::None; }},
@@ -61,7 +63,7 @@ const std::vector<OptionCase>& function_cases() {
        [](OptionCall& c) {
          c.extras.normalise = Normalise::None;
          define(c, [](OptionCall& call) {
-           call.extras.score = score_mod([](auto s, auto at) { return sigmoid(s - log(at.keys)); });
+           call.extras.score = score_mod([](auto s, auto pair) { return sigmoid(s - log(pair.keys)); });
          });
        }},
   };

@@ -202,10 +202,10 @@ OptionResult run(const OptionCall& given, Backend backend, const Attend& attend,
   } catch (const c10::ValueError& error) {
     const std::string text = error.what_without_backtrace();
     const std::string marker = "cannot express this call: ";
-    const auto at = text.find(marker);
-    if (at == std::string::npos) throw;
+    const auto offset = text.find(marker);
+    if (offset == std::string::npos) throw;
     outcome.refused = true;
-    outcome.reason = text.substr(at + marker.size());
+    outcome.reason = text.substr(offset + marker.size());
     return outcome;
   }
   if (inference) {

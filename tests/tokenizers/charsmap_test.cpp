@@ -120,8 +120,8 @@ TEST_CASE("A damaged charsmap is refused or read, and nothing else", "[charsmap]
       const Charsmap charsmap(bytes);
       ++read;
       std::string text;
-      for (int at = 0; at < 256; ++at) {
-        text.assign(1, static_cast<char>(at));
+      for (int offset = 0; offset < 256; ++offset) {
+        text.assign(1, static_cast<char>(offset));
         for (int more = 0; more < 4; ++more) text += static_cast<char>(draw());
         (void)charsmap.find(text);
       }

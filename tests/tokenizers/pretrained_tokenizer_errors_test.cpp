@@ -277,8 +277,8 @@ TEST_CASE("A damaged document is refused or read, and nothing else", "[pretraine
   for (int i = 0; i < 2000; ++i) {
     auto text = documents[draw(2)];
     for (size_t changes = 1 + draw(3); changes > 0; --changes) {
-      const auto at = draw(text.size()), size = draw(2) ? 1 : draw(20);
-      text.replace(at, std::min(size, text.size() - at),
+      const auto offset = draw(text.size()), size = draw(2) ? 1 : draw(20);
+      text.replace(offset, std::min(size, text.size() - offset),
                    draw(3) ? parts[draw(parts.size())] : text.substr(draw(text.size()), draw(12)));
     }
     try {

@@ -128,11 +128,11 @@ TEST_CASE("A checkpoint with any byte changed or cut off is refused", "[checkpoi
       INFO(name << " cut to " << size << " bytes");
       REQUIRE_THROWS_AS(load_checkpoint(path), CheckpointError);
     }
-    for (size_t at = 0; at < whole.size(); ++at) {
+    for (size_t offset = 0; offset < whole.size(); ++offset) {
       auto changed = whole;
-      changed[at] = static_cast<char>(changed[at] ^ (1 << at % 8));
+      changed[offset] = static_cast<char>(changed[offset] ^ (1 << offset % 8));
       put(changed);
-      INFO(name << " changed at byte " << at);
+      INFO(name << " changed at byte " << offset);
       REQUIRE_THROWS_AS(load_checkpoint(path), CheckpointError);
     }
     ::unlink((path / name).c_str());

@@ -29,7 +29,7 @@ struct Tied : torch::nn::Module {
     table = register_parameter("table", at::randn({kWords, 16}, own).mul_(0.2).to(type));
   }
   at::Tensor loss(const at::Tensor& x, const at::Tensor& y) {
-    const TokenWeights weights(table, table, x);
+    const TiedEmbedding weights(table, table, x);
     return linear_cross_entropy(weights.rows_of(x).sin(), weights.head(), y, {.label_smoothing = 0.1});
   }
   at::Tensor table;

@@ -13,7 +13,8 @@ namespace {
 
 size_t count(const std::string& text, const std::string& what) {
   size_t n = 0;
-  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++n;
+  for (size_t offset = text.find(what); offset != std::string::npos; offset = text.find(what, offset + 1))
+    ++n;
   return n;
 }
 

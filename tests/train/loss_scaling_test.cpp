@@ -300,8 +300,8 @@ TEST_CASE("A float16 run from before losses were scaled goes on without", "[loss
   const auto whole = train_scaled(options, 8);
   auto saved = train_scaled(options, 5).state;
   auto& text = saved.documents.at("trainer.json");
-  for (size_t at; (at = text.find(" \"loss_scaling_")) != std::string::npos;)
-    text.erase(at, text.find('\n', at) + 1 - at);
+  for (size_t offset; (offset = text.find(" \"loss_scaling_")) != std::string::npos;)
+    text.erase(offset, text.find('\n', offset) + 1 - offset);
   CHECK(parse_trainer_options(text).loss_scaling.mode == LossScalingMode::Off);
   ScaledRun run(options);
   CHECK(run.trainer.restore(saved).empty());

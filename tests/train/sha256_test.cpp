@@ -22,9 +22,9 @@ TEST_CASE("Sha256 of parts is that of the whole", "[sha256]") {
   for (int i = 0; i < 300; ++i) text += static_cast<char>(i * i);
   for (const size_t part : {1U, 3U, 55U, 63U, 64U, 65U, 128U, 200U}) {
     attentive::Sha256 sum;
-    for (size_t at = 0; at < text.size(); at += part) {
-      CHECK(sum.digest() == sha256(text.substr(0, at)));
-      sum.add(std::string_view(text).substr(at, part));
+    for (size_t offset = 0; offset < text.size(); offset += part) {
+      CHECK(sum.digest() == sha256(text.substr(0, offset)));
+      sum.add(std::string_view(text).substr(offset, part));
       sum.add({});
     }
     CHECK(sum.digest() == sha256(text));

@@ -152,14 +152,14 @@ TEST_CASE("A token file with any changed byte of its header is refused", "[token
     CHECK(message.starts_with("map_token_file: " + path.string() + ": "));
     return message.substr(("map_token_file: " + path.string() + ": ").size());
   };
-  for (size_t at = 0; at < kTokenFileHeader; ++at) {
+  for (size_t offset = 0; offset < kTokenFileHeader; ++offset) {
     auto bytes = good;
-    bytes[at] = static_cast<char>(bytes[at] ^ (1 << at % 8));
+    bytes[offset] = static_cast<char>(bytes[offset] ^ (1 << offset % 8));
     const auto reason = refused(bytes);
-    const auto expected = at < 8    ? std::string("expected a token file, got another file")
-                          : at < 16 ? std::string("expected format 1, got ")
-                                    : std::string("damaged: the SHA-256 of its header differs");
-    if (!reason.starts_with(expected)) FAIL(at << ": " << reason);
+    const auto expected = offset < 8    ? std::string("expected a token file, got another file")
+                          : offset < 16 ? std::string("expected format 1, got ")
+                                        : std::string("damaged: the SHA-256 of its header differs");
+    if (!reason.starts_with(expected)) FAIL(offset << ": " << reason);
   }
   for (size_t size = 0; size < good.size(); size += size < 200 || size + 600 > good.size() ? 1 : 37) {
     const auto reason = refused(good.substr(0, size));
@@ -213,9 +213,9 @@ TEST_CASE("A token file of another text or tokenizer is noticed", "[token_file]"
   CHECK(token_file_mismatch(file, text, tokenizer, {.training_share = 0.5}) ==
         "its training share is 0.9, not 0.5");
   CHECK(pieces == 0);
-  for (const size_t at : {size_t{0}, kVerse.size() / 2, kVerse.size() - 1}) {
+  for (const size_t offset : {size_t{0}, kVerse.size() / 2, kVerse.size() - 1}) {
     auto changed = kVerse;
-    changed[at] ^= 1;
+    changed[offset] ^= 1;
     CHECK(token_file_mismatch(file, put(folder, "changed", changed), tokenizer) ==
           "it holds the tokens of another text of the same size: the SHA-256 differs");
   }

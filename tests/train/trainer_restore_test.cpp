@@ -101,8 +101,8 @@ TEST_CASE("Trainer is as it was after a checkpoint that does not fit in any of i
   const auto with = [&](const std::string& key, const std::string& hex) {
     auto changed = saved;
     auto& document = changed.documents.at("state.json");
-    const auto at = document.find('"', text.find("\"" + key + "\": \"") + key.size() + 3) + 1;
-    document.replace(at, document.find('"', at) - at, hex);
+    const auto offset = document.find('"', text.find("\"" + key + "\": \"") + key.size() + 3) + 1;
+    document.replace(offset, document.find('"', offset) - offset, hex);
     return changed;
   };
   CHECK(

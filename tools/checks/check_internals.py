@@ -24,7 +24,7 @@ ALLOWED = (
     "bench/support/peaks.cpp",  # measures LibTorch's own tile product
     "bench/accelerate_bench.cpp",  # TorchScript
     "bench/zero_mask_bench.cpp",  # measures its attention kernel without what the library adds
-    "src/accelerate/doors.cpp",  # PyTorch's attention operators, which it computes or leaves to PyTorch
+    "src/accelerate/sdpa_operators.cpp",  # PyTorch's attention operators, which it computes or leaves to PyTorch
     "src/files/torch/torch_file.cpp",  # a tensor over a storage of a file, with the strides of the file
     # Views and modes that only internals make, to see what the library does with them.
     "tests/accelerate/reach_test.cpp",

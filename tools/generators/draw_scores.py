@@ -22,16 +22,16 @@ HEAD = """// Written by tools/generators/draw_scores.py, seed {seed}.
 namespace attentive::test {{
 """
 # The captured tensors (drawn_scores.h) as lookups. Their numbers are in [-1, 1].
-LOOKUPS = ["c.number(at)", "c.heads(at.head)", "c.tokens(at.key)", "c.tokens(at.query)", "c.tokens(at.keys - 1 - at.key)",
-           "c.pairs(at.query, at.key)", "c.pairs(at.key, at.query)", "c.distances(at.query - at.key + at.keys)",
-           "c.distances(at.key - at.query + at.keys)", "c.by_head(at.head, at.key)", "c.by_head(at.head, at.query)",
-           "c.all(at.batch, at.head, at.query, at.key)", "c.kinds(c.documents(at.key))", "c.kinds(c.documents(at.query) % 2)",
-           "c.by_head(at.head, 3)", "c.by_head(at.head, at.key / 4)", "c.tokens(min(abs(at.query - at.key), 9))",
-           "c.kinds(at, 1)", "c.tokens(c.documents(at.key) + at.key / 2)"]
-INDICES = [("(at.query - at.key)", 150), ("(at.key - at.query)", 150), ("at.head", 4), ("at.batch", 2), ("at.key % 7", 6),
-           ("(at.query / 16)", 10), ("min(abs(at.query - at.key), 9)", 9), ("max(at.query - 3, at.key)", 150), ("at.keys", 150),
-           ("(at.query % 5 - at.key % 3)", 6), ("c.documents(at.key)", 3), ("where(at.query < at.key, at.head, at.key % 4)", 4),
-           ("((at.query - at.key) / 8)", 19), ("((at.key - at.query) % 11)", 10), ("at.queries", 150)]
+LOOKUPS = ["c.number(pair)", "c.heads(pair.head)", "c.tokens(pair.key)", "c.tokens(pair.query)", "c.tokens(pair.keys - 1 - pair.key)",
+           "c.pairs(pair.query, pair.key)", "c.pairs(pair.key, pair.query)", "c.distances(pair.query - pair.key + pair.keys)",
+           "c.distances(pair.key - pair.query + pair.keys)", "c.by_head(pair.head, pair.key)", "c.by_head(pair.head, pair.query)",
+           "c.all(pair.batch, pair.head, pair.query, pair.key)", "c.kinds(c.documents(pair.key))", "c.kinds(c.documents(pair.query) % 2)",
+           "c.by_head(pair.head, 3)", "c.by_head(pair.head, pair.key / 4)", "c.tokens(min(abs(pair.query - pair.key), 9))",
+           "c.kinds(pair, 1)", "c.tokens(c.documents(pair.key) + pair.key / 2)"]
+INDICES = [("(pair.query - pair.key)", 150), ("(pair.key - pair.query)", 150), ("pair.head", 4), ("pair.batch", 2), ("pair.key % 7", 6),
+           ("(pair.query / 16)", 10), ("min(abs(pair.query - pair.key), 9)", 9), ("max(pair.query - 3, pair.key)", 150), ("pair.keys", 150),
+           ("(pair.query % 5 - pair.key % 3)", 6), ("c.documents(pair.key)", 3), ("where(pair.query < pair.key, pair.head, pair.key % 4)", 4),
+           ("((pair.query - pair.key) / 8)", 19), ("((pair.key - pair.query) % 11)", 10), ("pair.queries", 150)]
 
 
 class Draw:
@@ -63,10 +63,10 @@ class Draw:
             index, size = self.rng.choice(INDICES)
             return f"({index} {self.rng.choice(['<', '<=', '>', '>=', '==', '!='])} {self.rng.randint(0, size)})"
         if kind == 3:
-            return self.rng.choice(["(at.query >= at.key)", "(c.documents(at.query) == c.documents(at.key))",
-                                    "(at.key % 3 == at.head % 3)", "(at.query - at.key < 20)", "(at.key < at.keys / 2)"])
+            return self.rng.choice(["(pair.query >= pair.key)", "(c.documents(pair.query) == c.documents(pair.key))",
+                                    "(pair.key % 3 == pair.head % 3)", "(pair.query - pair.key < 20)", "(pair.key < pair.keys / 2)"])
         if kind == 4:
-            return f"(abs(at.query - at.key) {self.rng.choice(['<', '>'])} {self.rng.randint(1, 40)})"
+            return f"(abs(pair.query - pair.key) {self.rng.choice(['<', '>'])} {self.rng.randint(1, 40)})"
         if kind == 5:
             return f"!{self.condition(depth - 1)}"
         return f"({self.condition(depth - 1)} {self.rng.choice('&|^')} {self.condition(depth - 1)})"
@@ -135,7 +135,7 @@ class Draw:
 
     def mask(self):
         self.with_score = False
-        text = f"return {self.condition(2)} | (at.key == 0);"
+        text = f"return {self.condition(2)} | (pair.key == 0);"
         self.with_score = True
         return text
 
@@ -147,11 +147,11 @@ def is_constant(text):
 def function_source(draw, number, masked):
     score = draw.score()
     mask = draw.mask() if masked else ""
-    made = f"mask_mod([=](auto at) {{ {mask} }})" if masked else "MaskMod()"
+    made = f"mask_mod([=](auto pair) {{ {mask} }})" if masked else "MaskMod()"
     unused = "" if "c." in score + mask else "  (void)c;\n"
     return (f"\nDrawnFunctions drawn_{number}(const DrawnTensors& tensors) {{\n"
             f"  const DrawnCaptures c(tensors);\n{unused}"
-            f"  return {{score_mod([=](auto s, auto at) {{ (void)at; {score} }}),\n"
+            f"  return {{score_mod([=](auto s, auto pair) {{ (void)pair; {score} }}),\n"
             f"          {made}, R\"({score} {mask})\"}};\n}}\n")
 
 

@@ -20,19 +20,20 @@ bool in_word(char c) {
 }
 
 size_t end_of_text(std::string_view code) {
-  size_t at = 1;
-  while (at < code.size() && code[at] != code[0]) at += code[at] == '\\' ? 2 : 1;
-  return std::min(at + 1, code.size());
+  size_t offset = 1;
+  while (offset < code.size() && code[offset] != code[0]) offset += code[offset] == '\\' ? 2 : 1;
+  return std::min(offset + 1, code.size());
 }
 
 // Numbers may have separators, a fraction and an exponent: 10'000, 6., 1e-5.
 size_t end_of_number(std::string_view code) {
-  size_t at = 1;
-  for (; at < code.size(); ++at) {
-    const bool sign_of_exponent = (code[at] == '-' || code[at] == '+') && std::tolower(code[at - 1]) == 'e';
-    if (!in_word(code[at]) && code[at] != '.' && code[at] != '\'' && !sign_of_exponent) break;
+  size_t offset = 1;
+  for (; offset < code.size(); ++offset) {
+    const bool sign_of_exponent =
+        (code[offset] == '-' || code[offset] == '+') && std::tolower(code[offset - 1]) == 'e';
+    if (!in_word(code[offset]) && code[offset] != '.' && code[offset] != '\'' && !sign_of_exponent) break;
   }
-  return at;
+  return offset;
 }
 
 size_t end_of_word(std::string_view code) {
@@ -43,14 +44,14 @@ constexpr auto kNone = std::string_view::npos;
 
 // The beginning and end of the next block's content, without its braces. Braces in strings and comments do
 // not count.
-std::pair<size_t, size_t> find_block(std::string_view text, size_t at) {
+std::pair<size_t, size_t> find_block(std::string_view text, size_t offset) {
   int depth = 0;
   size_t begin = kNone;
-  while (at < text.size()) {
-    const auto token = first_token(text.substr(at));
-    if (token.text == "{" && ++depth == 1) begin = at + 1;
-    if (token.text == "}" && --depth == 0) return {begin, at};
-    at += token.text.size();
+  while (offset < text.size()) {
+    const auto token = first_token(text.substr(offset));
+    if (token.text == "{" && ++depth == 1) begin = offset + 1;
+    if (token.text == "}" && --depth == 0) return {begin, offset};
+    offset += token.text.size();
   }
   return {kNone, kNone};
 }

@@ -12,7 +12,7 @@
 
 #include <attentive/core/mask.h>
 #include <attentive/core/options.h>
-#include <attentive/score/pair_functions.h>
+#include <attentive/score/score_callbacks.h>
 
 namespace attentive {
 
@@ -168,7 +168,7 @@ inline at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::
 ///
 /// The cumulative lengths start at 0, never decrease, and end at Tq and Tk: sequence n owns the rows
 /// cu_seqlens[n] .. cu_seqlens[n + 1] - 1. Causal masks, windows, ALiBi and the places of score and mask
-/// functions count within a sequence; `at.batch` is the number of the sequence.
+/// functions count within a sequence; `pair.batch` is the number of the sequence.
 ///
 /// `extras.mask` must be empty, `extras.block_mask` must be without kept tiles, and weights cannot be
 /// requested: they have no shape for packed sequences.

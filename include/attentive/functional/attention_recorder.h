@@ -11,7 +11,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <attentive/core/options.h>
-#include <attentive/score/pair_functions.h>
+#include <attentive/score/score_callbacks.h>
 
 namespace attentive {
 

@@ -4,7 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <attentive/score/pair_functions.h>
+#include <attentive/score/score_callbacks.h>
 
 namespace attentive {
 

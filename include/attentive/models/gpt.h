@@ -126,8 +126,8 @@ class GPTImpl : public Module<GPTImpl> {
  private:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(Logits::All)})
 
-  class TokenWeights token_weights(const at::Tensor& ids) const;
-  at::Tensor features(const TokenWeights& weights, const at::Tensor& ids, KVCache* cache, Logits which);
+  class TiedEmbedding tied_embedding(const at::Tensor& ids) const;
+  at::Tensor features(const TiedEmbedding& weights, const at::Tensor& ids, KVCache* cache, Logits which);
 
   std::shared_ptr<AttentionContext> context_;
 };

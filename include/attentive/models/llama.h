@@ -154,9 +154,9 @@ class LlamaImpl : public Module<LlamaImpl> {
  private:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(Mask())}, {2, torch::nn::AnyValue(Logits::All)})
 
-  class TokenWeights token_weights(const at::Tensor& ids) const;
-  struct LogitHead head(const TokenWeights& weights) const;
-  at::Tensor features(const TokenWeights& weights, const at::Tensor& ids, KVCache* cache, const Mask& mask,
+  class TiedEmbedding tied_embedding(const at::Tensor& ids) const;
+  struct LogitHead head(const TiedEmbedding& weights) const;
+  at::Tensor features(const TiedEmbedding& weights, const at::Tensor& ids, KVCache* cache, const Mask& mask,
                       Logits which);
 };
 using Llama = ModuleHolder<LlamaImpl>;

@@ -13,7 +13,7 @@
 #include <attentive/functional/linear_attention.h>
 #include <attentive/modules/module.h>
 #include <attentive/modules/position_bias.h>
-#include <attentive/score/pair_functions.h>
+#include <attentive/score/score_callbacks.h>
 
 namespace attentive {
 

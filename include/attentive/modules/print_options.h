@@ -14,7 +14,7 @@
 
 #include <attentive/core/option_list.h>
 #include <attentive/functional/attention.h>
-#include <attentive/score/pair_functions.h>
+#include <attentive/score/score_callbacks.h>
 
 /// Modules print all their options by name, in the order of declaration. Nested options follow in braces,
 /// without those that have their default values. A score or mask function is printed by its name.

@@ -16,7 +16,7 @@
 #include <attentive/modules/norms.h>
 #include <attentive/modules/position_bias.h>
 #include <attentive/modules/positions.h>
-#include <attentive/score/pair_functions.h>
+#include <attentive/score/score_callbacks.h>
 
 namespace attentive {
 

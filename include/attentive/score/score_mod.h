@@ -45,7 +45,7 @@ class Captured {
     static_assert(
         detail::kLookup<I...>,
         "a lookup in a captured tensor takes one to four indices of `at` and integers, of which one "
-        "is of `at`, or `at` itself before integers: table(at.head, 0), table(at, 3), scale(at)");
+        "is of `at`, or `at` itself before integers: table(pair.head, 0), table(at, 3), scale(at)");
     if constexpr (!detail::kLookup<I...>) {
       return 0;  // so that there is one error
     } else if constexpr (detail::kOfTensors<I...>) {
@@ -73,7 +73,7 @@ class CapturedIndices {
     static_assert(
         detail::kLookup<I...>,
         "a lookup in a captured tensor takes one to four indices of `at` and integers, of which one "
-        "is of `at`, or `at` itself before integers: table(at.head, 0), table(at, 3), scale(at)");
+        "is of `at`, or `at` itself before integers: table(pair.head, 0), table(at, 3), scale(at)");
     if constexpr (!detail::kLookup<I...>) {
       return 0;  // so that there is one error
     } else if constexpr (detail::kOfTensors<I...>) {
@@ -95,7 +95,7 @@ class CapturedIndices {
 /// holds the tensor, whose numbers are read at each call; one that is not float32 is converted at each call.
 ///
 ///   const auto slope = captured(slopes);  // (H)
-///   auto score = score_mod([=](auto s, auto at) { return s - slope(at.head) * abs(at.query - at.key); });
+///   auto score = score_mod([=](auto s, auto pair) { return s - slope(pair.head) * abs(pair.query - pair.key); });
 Captured captured(const at::Tensor& tensor);
 
 /// An integer tensor of at most four dimensions whose numbers are indices, such as the document of each
@@ -103,7 +103,7 @@ Captured captured(const at::Tensor& tensor);
 /// c10::ValueError when they are read.
 ///
 ///   const auto document = captured_indices(documents);  // (S), int64
-///   auto mask = mask_mod([=](auto at) { return document(at.query) == document(at.key); });
+///   auto mask = mask_mod([=](auto pair) { return document(pair.query) == document(pair.key); });
 CapturedIndices captured_indices(const at::Tensor& tensor);
 
 namespace detail {
@@ -115,7 +115,9 @@ class ScoreFunction final : public PairFunction {
   ScoreFunction(F function, std::string name)
       : PairFunction(std::move(name), false), function_(std::move(function)) {}
 
-  TensorScore score(const TensorScore& s, const TensorPairs& at) const override { return function_(s, at); }
+  TensorScore score(const TensorScore& s, const TensorPairs& pair) const override {
+    return function_(s, pair);
+  }
   TensorMask mask(const TensorPairs&) const override { return {}; }
   const void* function() const override { return &function_; }
   const PairFunctionCode& code(VectorSet set) const override {
@@ -134,8 +136,8 @@ class MaskFunction final : public PairFunction {
       : PairFunction(std::move(name), true), function_(std::move(function)) {}
 
   TensorScore score(const TensorScore& s, const TensorPairs&) const override { return s; }
-  TensorMask mask(const TensorPairs& at) const override { return mask_of(function_(at)); }
-  TileMask mask_of_tile(const TilePairs& at) const override { return tile_mask_of(function_(at)); }
+  TensorMask mask(const TensorPairs& pair) const override { return mask_of(function_(pair)); }
+  TileMask mask_of_tile(const TilePairs& pair) const override { return tile_mask_of(function_(pair)); }
   const void* function() const override { return &function_; }
   const PairFunctionCode& code(VectorSet set) const override {
     static constexpr auto kCode = every_code<F, true>();
@@ -151,11 +153,11 @@ class MaskFunction final : public PairFunction {
 
 /// A score of one's own: a generic lambda from a score and its place to a new score.
 ///
-///   auto score = score_mod([](auto s, auto at) { return s - 0.1f * abs(at.query - at.key); });
+///   auto score = score_mod([](auto s, auto pair) { return s - 0.1f * abs(pair.query - pair.key); });
 ///   auto y = attention(q, k, v, {.causal = Causal::BottomRight}, {.score = score}).output;
 ///
 /// `s` is the score after scale and softcap, before biases, ALiBi and masks, which follow. `at` has the
-/// indices `at.batch`, `at.head`, `at.query` and `at.key`, and the lengths `at.queries` and `at.keys`. A
+/// indices `pair.batch`, `pair.head`, `pair.query` and `pair.key`, and the lengths `pair.queries` and `pair.keys`. A
 /// query counts as windows and ALiBi do, so that the last query has the place of the last key; in packed
 /// sequences, places count inside the sequence. The lambda may use
 ///
@@ -178,8 +180,9 @@ template <class F>
 ScoreMod score_mod(F function, std::string name = "score_mod") {
   constexpr bool kTakes =
       std::is_invocable_v<const F&, const detail::TensorScore&, const detail::TensorPairs&>;
-  static_assert(kTakes,
-                "a score function takes (auto s, auto at), and is const: [=](auto s, auto at) { return s; }");
+  static_assert(
+      kTakes,
+      "a score function takes (auto s, auto pair), and is const: [=](auto s, auto pair) { return s; }");
   if constexpr (kTakes) {
     constexpr bool kReturns = std::is_invocable_r_v<detail::TensorScore, const F&, const detail::TensorScore&,
                                                     const detail::TensorPairs&>;
@@ -196,7 +199,7 @@ ScoreMod score_mod(F function, std::string name = "score_mod") {
 /// A mask of one's own: a generic lambda from a place to a condition, true where the query may attend to the
 /// key.
 ///
-///   auto mask = mask_mod([](auto at) { return (at.query >= at.key) | (at.key < 16); });
+///   auto mask = mask_mod([](auto pair) { return (pair.query >= pair.key) | (pair.key < 16); });
 ///   auto y = attention(q, k, v, {}, {.block_mask = mask}).output;
 ///
 /// It takes part as `Mask::keep` does, without a tensor of pairs. The lambda has the operations and the rules
@@ -205,14 +208,16 @@ ScoreMod score_mod(F function, std::string name = "score_mod") {
 template <class F>
 MaskMod mask_mod(F function, std::string name = "mask_mod") {
   constexpr bool kTakes = std::is_invocable_v<const F&, const detail::TensorPairs&>;
-  static_assert(kTakes,
-                "a mask function takes (auto at), and is const: [=](auto at) { return at.query >= at.key; }");
+  static_assert(
+      kTakes,
+      "a mask function takes (auto pair), and is const: [=](auto pair) { return pair.query >= pair.key; }");
   if constexpr (kTakes) {
     using Result = std::remove_cvref_t<std::invoke_result_t<const F&, const detail::TensorPairs&>>;
     constexpr bool kReturns = std::is_same_v<Result, detail::TensorMask> || std::is_same_v<Result, bool>;
-    static_assert(kReturns,
-                  "a mask function returns a condition per pair, such as at.query >= at.key, true where the "
-                  "query may attend to the key");
+    static_assert(
+        kReturns,
+        "a mask function returns a condition per pair, such as pair.query >= pair.key, true where the "
+        "query may attend to the key");
     if constexpr (kReturns)
       return MaskMod(std::make_shared<detail::MaskFunction<F>>(std::move(function), std::move(name)));
   }

@@ -12,7 +12,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <attentive/score/pair_functions.h>
+#include <attentive/score/score_callbacks.h>
 
 namespace attentive::detail {
 
@@ -119,7 +119,7 @@ struct TensorArguments {
   }
 
  private:
-  void add(const TensorPairs& at) { evaluation = at.batch.evaluation; }
+  void add(const TensorPairs& arguments) { evaluation = arguments.batch.evaluation; }
   void add(const TensorIndex& index) {
     if (index.evaluation) evaluation = index.evaluation;
     indices.push_back(index);
@@ -128,8 +128,10 @@ struct TensorArguments {
 
 /// The numbers of a captured tensor at these indices, which broadcast together. Throws c10::IndexError for an
 /// index beyond the tensor at a pair that is not hidden.
-TensorScore look_up_numbers(const std::shared_ptr<const CapturedTensor>& captured, const TensorArguments& at);
-TensorIndex look_up_indices(const std::shared_ptr<const CapturedTensor>& captured, const TensorArguments& at);
+TensorScore look_up_numbers(const std::shared_ptr<const CapturedTensor>& captured,
+                            const TensorArguments& arguments);
+TensorIndex look_up_indices(const std::shared_ptr<const CapturedTensor>& captured,
+                            const TensorArguments& arguments);
 
 /// Throws c10::IndexError for an index beyond a captured tensor of these sizes.
 [[noreturn]] void throw_captured_range(at::IntArrayRef sizes, int64_t dimension, int64_t index);

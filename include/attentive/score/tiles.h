@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <attentive/score/pair_functions.h>
+#include <attentive/score/score_callbacks.h>
 
 namespace attentive::detail {
 
@@ -121,7 +121,7 @@ struct TileArguments {
   }
 
  private:
-  void add(const TilePairs& at) { tile = at.batch.tile; }
+  void add(const TilePairs& arguments) { tile = arguments.batch.tile; }
   void add(const TileIndex& index) {
     if (index.tile) tile = index.tile;
     least[static_cast<size_t>(count)] = index.least;
@@ -130,8 +130,8 @@ struct TileArguments {
 };
 
 /// The numbers of a captured tensor at these indices; `faulty` says that an index may be beyond it.
-TileNumber look_up_numbers(const void* owner, const TileArguments& at);
-TileIndex look_up_indices(const void* owner, const TileArguments& at);
+TileNumber look_up_numbers(const void* owner, const TileArguments& arguments);
+TileIndex look_up_indices(const void* owner, const TileArguments& arguments);
 
 /// The condition that a function returned.
 inline TileMask tile_mask_of(const TileMask& result) {

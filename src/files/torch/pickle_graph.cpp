@@ -106,16 +106,16 @@ void Graph::append(Ref to, const ChunkedArray<Ref>& from, size_t first, size_t c
 }
 
 void Graph::append(Ref to, Ref item) {
-  const auto at = static_cast<uint32_t>(pool_.size());
+  const auto offset = static_cast<uint32_t>(pool_.size());
   pool_.push_back(item);
   ++nodes_[to].size;
   auto& chain = container(to);
-  if (chain.last != kNoRef && pieces_[chain.last].begin + pieces_[chain.last].count == at) {
+  if (chain.last != kNoRef && pieces_[chain.last].begin + pieces_[chain.last].count == offset) {
     ++pieces_[chain.last].count;
     return;
   }
   const auto piece = static_cast<uint32_t>(pieces_.size());
-  pieces_.push_back({at, 1, kNoRef});
+  pieces_.push_back({offset, 1, kNoRef});
   (chain.first == kNoRef ? chain.first : pieces_[chain.last].next) = piece;
   chain.last = piece;
 }

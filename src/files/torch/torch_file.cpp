@@ -192,7 +192,7 @@ c10::DataPtr TorchTensors::read_owned(const Stored& stored) const {
   } catch (const c10::Error&) {
     refuse("there is no memory for the {} bytes of storage {}", stored.size, quoted_name(stored.name));
   }
-  prefer_large_pages(data.get(), stored.size);
+  advise_huge_pages_at(data.get(), stored.size);
   if (stored.crc) {
     check_sum(stored, source_.read_and_sum(stored.offset, data.get(), stored.size));
   } else {

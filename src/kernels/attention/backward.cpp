@@ -18,7 +18,7 @@
 
 #include "kernels/attention/backward_heads.h"
 #include "kernels/attention/logit_gradients.h"
-#include "kernels/attention/own_functions.h"
+#include "kernels/attention/user_functions.h"
 #include "kernels/gemm/operands.h"
 
 namespace attentive::kernels::cpu {
@@ -42,7 +42,7 @@ struct BackwardWorkspace {
   Matrix<float> bias;                    // likewise
   Matrix<float> grad_weights;            // likewise
   Matrix<float> logits;                  // gradients of the logits, likewise
-  Matrix<float> own_inputs;              // inputs of the program's own scores, likewise
+  Matrix<float> user_inputs;             // inputs of the program's own scores, likewise
   Matrix<float> slopes;                  // derivatives of these scores by q·k, for a strip of keys
   const detail::CapturedView* captured;  // of the lane; null: no gradients of captured tensors
   Matrix<float> rows;  // a row per query of the panel: pairs on their way to or from the caller
@@ -87,8 +87,8 @@ BackwardWorkspace<T> backward_workspace(const Call& call, const BackwardTiles& t
   work.grad_weights = scratch.matrix<float>(terms.grad_weights ? keys : 0, queries, stride);
   work.captured = terms.captured;
   work.logits = scratch.matrix<float>(terms.logits || terms.captured ? keys : 0, queries, stride);
-  work.own_inputs = scratch.matrix<float>(terms.captured ? keys : 0, queries, stride);
-  work.slopes = scratch.matrix<float>(call.own.score ? OwnRows::kMostRows : 0, queries, stride);
+  work.user_inputs = scratch.matrix<float>(terms.captured ? keys : 0, queries, stride);
+  work.slopes = scratch.matrix<float>(call.own.score ? UserRows::kMostRows : 0, queries, stride);
   work.rows = scratch.matrix<float>(terms.pairs ? queries : 0, keys, keys + 16);
   return work;
 }
@@ -101,39 +101,41 @@ class Backward : BackwardHeads<Stored, T> {
   using Base::call_, Base::t_, Base::tiles_, Base::query_blocks_, Base::key_blocks_, Base::parts_,
       Base::queries_, Base::head_size_;
   using Base::maximum, Base::log_total, Base::delta;
+  using Base::memory_for, Base::head_of, Base::pack, Base::add_slot, Base::write_grad_q;
   using Base::q_transposed, Base::grad_transposed, Base::q_rows, Base::grad_rows, Base::grad_q_transposed;
-  using Base::room_for, Base::head_of, Base::pack, Base::add_slot, Base::write_grad_q;
   using typename Base::Blocks, typename Base::Group, typename Base::Head, typename Base::Range,
-      typename Base::Room;
+      typename Base::HeadMemory;
 
  public:
   using Base::Base;
 
   void run() const {
-    for_each_turn(call_, t_.logits.pair_sums, [&](const Turn& turn) { run(turn); });
+    for_each_batch_of_heads(call_, t_.logits.pair_sums, [&](const HeadBatch& batch) { run(batch); });
   }
 
  private:
-  void run(const Turn& turn) const {
-    const bool parallel = call_.worth_sharing(2 * (call_.D + call_.Dv));
+  void run(const HeadBatch& batch) const {
+    const bool parallel = call_.worth_threads(2 * (call_.D + call_.Dv));
     if (const auto lanes = static_cast<int64_t>(t_.captured_lanes.size()); lanes > 0) {
       for_each_item(lanes, parallel, [&](int64_t lane) {
         const auto* const captured = t_.captured_lanes[static_cast<size_t>(lane)].data();
-        for (int64_t n = lane; n < turn.count; n += lanes) whole(turn.head(n), captured);
+        for (int64_t n = lane; n < batch.count; n += lanes) whole(batch.head(n), captured);
       });
       return;
     }
     const int64_t bytes = call_.group * head_size_ * static_cast<int64_t>(sizeof(T));
-    compute_turn(
-        turn, {parts_, bytes, parallel}, [&](int64_t head) { whole(head); },
-        [&](int64_t first, int64_t count) { share(room_for(count, parts_), turn, first, count, parallel); });
+    compute_batch_of_heads(
+        batch, {parts_, bytes, parallel}, [&](int64_t head) { whole(head); },
+        [&](int64_t first, int64_t count) {
+          share(memory_for(count, parts_), batch, first, count, parallel);
+        });
   }
 
   // One thread computes a whole key head. The parts are added in the same order as in `share`. `captured`
   // receives the gradients of captured tensors; null: none.
   void whole(int64_t kv_head, const detail::CapturedView* captured = nullptr) const {
-    const Room room = room_for(1, std::min<int64_t>(parts_, 2));
-    const Group group{room, 0, kv_head, captured};
+    const HeadMemory memory = memory_for(1, std::min<int64_t>(parts_, 2));
+    const Group group{memory, 0, kv_head, captured};
     for (int64_t g = 0; g < call_.group; ++g) {
       for (int64_t panel = 0; panel < query_blocks_; ++panel) begin(head_of(group, g), panel);
     }
@@ -145,19 +147,20 @@ class Backward : BackwardHeads<Stored, T> {
     }
   }
 
-  // All threads share `count` key heads of the turn from its head `first` on: they pack them, then compute
+  // All threads share `count` key heads of the batch from its head `first` on: they pack them, then compute
   // their parts, then add the parts.
-  void share(const Room& room, const Turn& turn, int64_t first, int64_t count, bool parallel) const {
+  void share(const HeadMemory& memory, const HeadBatch& batch, int64_t first, int64_t count,
+             bool parallel) const {
     const int64_t panels = call_.group * query_blocks_;
     const auto head_at = [&](int64_t item) {
       const int64_t place = item / panels;
-      return head_of({room, place, turn.head(first + place)}, item / query_blocks_ % call_.group);
+      return head_of({memory, place, batch.head(first + place)}, item / query_blocks_ % call_.group);
     };
     for_each_item(count * panels, parallel,
                   [&](int64_t item) { begin(head_at(item), item % query_blocks_); });
     for_each_item(count * parts_, parallel, [&](int64_t item) {
       const int64_t place = item / parts_, part = item % parts_;
-      accumulate({room, place, turn.head(first + place)}, part, part, AddUp::Later);
+      accumulate({memory, place, batch.head(first + place)}, part, part, AddUp::Later);
       gemm_done();
     });
     for_each_item(count * panels, parallel, [&](int64_t item) {
@@ -275,7 +278,7 @@ class Backward : BackwardHeads<Stored, T> {
                        call_.query_hi(head.b, last) >= to - kDiagonalKeys;
     begin_pairs(part, {p0, std::min(p0 + tiles_.queries, call_.L)}, visible && whole);
     if (!visible) return;
-    if (tested) transpose_own_mask(call_, part, of_part(work.keep));
+    if (tested) transpose_user_mask(call_, part, of_part(work.keep));
     const bool masked = call_.keep || tested;
     if (call_.bias) {
       for_element(call_.bias.element, [&](auto type) {
@@ -345,7 +348,8 @@ class Backward : BackwardHeads<Stored, T> {
     // it.
     const int64_t j = keys.j0 + tile.r0, first = call_.query_lo(j + n - 1) - (n - 1) - tile.from,
                   last = call_.query_hi(head.b, j) - tile.from;
-    const Reach seen{.columns = last, .first_column = first}, weighed{.inner = last, .first_inner = first};
+    const BandBounds seen{.columns = last, .first_column = first},
+        from_weights{.inner = last, .first_inner = first};
 
     // Sᵀ = K Qᵀ and dPᵀ = V dOᵀ
     gemm(keys.k.part(tile.r0, n), of_panel(q_transposed(head, tile.panel)), work.scores.block(0, n, 0, wide),
@@ -365,9 +369,9 @@ class Backward : BackwardHeads<Stored, T> {
     const int64_t queries = kIsBf16<T> ? wide : count;  // beyond `count`, both factors are zero
     const auto rows_of = [&](const Rhs<T>& x) { return x.block(offset, queries, 0, x.cols); };
     gemm(work.weights.block(0, n, 0, queries), rows_of(grad_rows(head, tile.panel)),
-         work.grad_v.part(tile.r0, n), Sums::Continue, weighed);
+         work.grad_v.part(tile.r0, n), Sums::Continue, from_weights);
     gemm(work.gradients.block(0, n, 0, queries), rows_of(q_rows(head, tile.panel)),
-         work.grad_k.part(tile.r0, n), Sums::Continue, weighed);
+         work.grad_k.part(tile.r0, n), Sums::Continue, from_weights);
 
     // dQᵀ = dQᵀ + Kᵀ dSᵀ
     const auto k_transposed = keys.finite ? work.k_transposed.block(0, call_.D, tile.r0, inner<T>(n))
@@ -377,7 +381,7 @@ class Backward : BackwardHeads<Stored, T> {
          {.inner_of_column = 1 - first});
   }
 
-  // Turns scores and products into Pᵀ and dSᵀ. Each row is set up as in RowTerms::set, transposed.
+  // Turns scores and products into Pᵀ and dSᵀ. Each row is set up as in RowInputs::set, transposed.
   void take_gradients(const Head& head, const Keys& keys, const Workspace& work, const Tile& tile,
                       int64_t offset, int64_t wide) const {
     GradientRow row{.scores = nullptr, .products = nullptr};
@@ -389,7 +393,7 @@ class Backward : BackwardHeads<Stored, T> {
     row.delta = delta(head, tile.from);
     row.of_dropped = t_.of_dropped;
     row.normalised = call_.normalise;
-    OwnRows own(call_, OwnRows::Along::Queries);
+    UserRows own(call_, UserRows::Along::Queries);
     const Pairs pairs{head.b, head.h, tile.from, tile.to - tile.from, keys.j0 + tile.r0, tile.keys};
     const int64_t written = logits_.writes_pairs() ? (pairs.queries + tile.keys - 1) / tile.keys : 0;
     int64_t asked = tile.from;  // rows of the caller's gradients are asked for a few at a time
@@ -413,8 +417,8 @@ class Backward : BackwardHeads<Stored, T> {
       if (t_.grad_weights) row.grad_weights = work.grad_weights.row(in_block) + offset;
       if (logits_ || work.captured) row.logits = work.logits.row(in_block) + offset;
       if (call_.own.score) {
-        const int64_t in_strip = r % OwnRows::kMostRows;
-        if (in_strip == 0) take_own_scores(own, head, keys, work, tile, r, offset);
+        const int64_t in_strip = r % UserRows::kMostRows;
+        if (in_strip == 0) take_user_scores(own, head, keys, work, tile, r, offset);
         row.slopes = work.slopes.row(in_strip);
       }
       if (call_.dropout) {
@@ -430,31 +434,31 @@ class Backward : BackwardHeads<Stored, T> {
   }
 
   // The columns of a tile whose queries see key j by position.
-  detail::PairRange range_of_key(const Head& head, const Tile& tile, int64_t j) const {
+  detail::CallbackRange range_of_key(const Head& head, const Tile& tile, int64_t j) const {
     return {std::max<int64_t>(call_.query_lo(j) - tile.from, 0),
             std::clamp<int64_t>(call_.query_hi(head.b, j) - tile.from, 0, tile.to - tile.from)};
   }
 
   // Turns the raw scores of a strip of a tile, from its row r on, into those of the program's own function.
-  void take_own_scores(OwnRows& own, const Head& head, const Keys& keys, const Workspace& work,
-                       const Tile& tile, int64_t r, int64_t offset) const {
-    const int64_t j = keys.j0 + tile.r0 + r, rows = std::min(OwnRows::kMostRows, tile.keys - r),
+  void take_user_scores(UserRows& own, const Head& head, const Keys& keys, const Workspace& work,
+                        const Tile& tile, int64_t r, int64_t offset) const {
+    const int64_t j = keys.j0 + tile.r0 + r, rows = std::min(UserRows::kMostRows, tile.keys - r),
                   wide = tile.to - tile.from;
-    std::array<detail::PairRange, OwnRows::kMostRows> ranges;
+    std::array<detail::CallbackRange, UserRows::kMostRows> ranges;
     for (int64_t n = 0; n < rows; ++n) ranges[static_cast<size_t>(n)] = range_of_key(head, tile, j + n);
     own.scores_of_keys(
         {head.b, head.h, tile.from, wide, j, rows}, ranges.data(), work.scores.part(r, rows), work.slopes,
-        work.captured ? work.own_inputs.block(tile.r0 + r, rows, offset, wide) : Matrix<float>{});
+        work.captured ? work.user_inputs.block(tile.r0 + r, rows, offset, wide) : Matrix<float>{});
   }
 
   void take_captured_gradients(const Head& head, const Keys& keys, const Workspace& work, const Tile& tile,
                                int64_t offset) const {
-    OwnRows own(call_, OwnRows::Along::Queries);
+    UserRows own(call_, UserRows::Along::Queries);
     for (int64_t r = 0; r < tile.keys; ++r) {
       const int64_t in_block = tile.r0 + r, j = keys.j0 + in_block;
       own.add_captured_gradients({head.b, head.h, tile.from, tile.to - tile.from, j, 1},
                                  range_of_key(head, tile, j), work.captured,
-                                 work.own_inputs.row(in_block) + offset, work.logits.row(in_block) + offset);
+                                 work.user_inputs.row(in_block) + offset, work.logits.row(in_block) + offset);
     }
   }
 

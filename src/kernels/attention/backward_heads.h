@@ -1,14 +1,14 @@
 #pragma once
 
 // The heads of a backward pass: their packed queries, the sums of dQ, and which blocks of keys and panels of
-// queries see each other. And the terms of a call, transposed, which RowTerms reads by rows.
+// queries see each other. And the terms of a call, transposed, which RowInputs reads by rows.
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
 
 #include "kernels/attention/passes.h"
-#include "kernels/attention/row_terms.h"
+#include "kernels/attention/row_inputs.h"
 #include "kernels/gemm/operands.h"
 #include "kernels/gemm/scratch.h"
 
@@ -48,21 +48,21 @@ class BackwardHeads {
   /// Memory for some key heads. For each of their query heads it holds the packed operands, the statistics,
   /// and sums of dQ. It is in a separate arena of the calling thread, because that thread's tiles reuse the
   /// usual one.
-  struct Room {
+  struct HeadMemory {
     T* packed;
     float *statistics, *sums;
     int64_t slots;  ///< sums of dQ per query head
   };
-  Room room_for(int64_t heads, int64_t slots) const {
+  HeadMemory memory_for(int64_t heads, int64_t slots) const {
     thread_local Scratch arena;
     arena.reset();
     const int64_t count = heads * call_.group;
     return {arena.take<T>(count * head_size_), arena.take<float>(count * 3 * queries_),
             arena.take<float>(count * slots * call_.D * queries_), slots};
   }
-  /// One key head, and its index among the key heads of the room.
+  /// One key head, and its index among the key heads of the memory.
   struct Group {
-    const Room& room;
+    const HeadMemory& memory;
     int64_t place, head;
     const detail::CapturedView* captured = nullptr;  ///< see BackwardTensors::captured_lanes
   };
@@ -76,13 +76,13 @@ class BackwardHeads {
     float* sums;
   };
   Head head_of(const Group& group, int64_t g) const {
-    const int64_t at = group.place * call_.group + g, hkv = group.head % call_.Hkv;
+    const int64_t offset = group.place * call_.group + g, hkv = group.head % call_.Hkv;
     return {group.head / call_.Hkv,
             hkv,
             call_.query_head(hkv, g),
-            group.room.packed + at * head_size_,
-            group.room.statistics + at * 3 * queries_,
-            group.room.sums + at * group.room.slots * call_.D * queries_};
+            group.memory.packed + offset * head_size_,
+            group.memory.statistics + offset * 3 * queries_,
+            group.memory.sums + offset * group.memory.slots * call_.D * queries_};
   }
 
   /// One panel of one packed operand. `before` is how many numbers per query the operands before it take.
@@ -172,18 +172,18 @@ class BackwardHeads {
     pack_panel(q, q_rows(head, panel));
     pack_panel(grad, grad_rows(head, panel));
 
-    const int64_t at = call_.row_index(head.b, head.h, i0);
+    const int64_t offset = call_.row_index(head.b, head.h, i0);
     constexpr int64_t kAhead = 8;  // rows of the output, which may lie far apart
     for (int64_t r = 0; r < tiles_.queries; ++r) {
-      *maximum(head, i0 + r) = r < rows ? t_.statistics.maximum[at + r] : 0.0f;
-      *log_total(head, i0 + r) = r < rows ? t_.statistics.log_total[at + r] * kLog2e : kInfinity;
+      *maximum(head, i0 + r) = r < rows ? t_.statistics.maximum[offset + r] : 0.0f;
+      *log_total(head, i0 + r) = r < rows ? t_.statistics.log_total[offset + r] * kLog2e : kInfinity;
       *delta(head, i0 + r) = 0.0f;
       if (r >= rows) continue;
       if (r + kAhead < rows) prefetch_row(t_.output.at(head.b, head.h, i0 + r + kAhead), 1, call_.Dv);
       // δ = rowsum(dO ∘ O), and the row's part of rowsum(dW ∘ W)
       float dot = elementwise().dot(t_.output.at(head.b, head.h, i0 + r), grad.row(r), call_.Dv);
-      if (t_.weight_dots) dot += t_.weight_dots[at + r];
-      *delta(head, i0 + r) = dot - (t_.grad_logsumexp ? t_.grad_logsumexp[at + r] : 0.0f);
+      if (t_.weight_dots) dot += t_.weight_dots[offset + r];
+      *delta(head, i0 + r) = dot - (t_.grad_logsumexp ? t_.grad_logsumexp[offset + r] : 0.0f);
       write_row_sums(call_, t_, head.b, head.h, i0 + r, *delta(head, i0 + r));
     }
   }
@@ -279,8 +279,8 @@ inline bool transpose_keep(const Strided<const bool>& keep, const Pairs& part, c
 }
 
 /// Hides the pairs of a part that the program's own mask hides, besides those that are hidden.
-inline void transpose_own_mask(const Call& call, const Pairs& part, const Matrix<uint8_t>& to) {
-  OwnRows own(call, OwnRows::Along::Queries);
+inline void transpose_user_mask(const Call& call, const Pairs& part, const Matrix<uint8_t>& to) {
+  UserRows own(call, UserRows::Along::Queries);
   for (int64_t r = 0; r < part.keys; ++r) {
     const int64_t j = part.j0 + r;
     if (!call.keep) std::fill_n(to.row(r), part.queries, uint8_t{1});

@@ -12,7 +12,7 @@
 #include <cstring>
 
 #include "kernels/attention/passes.h"
-#include "kernels/attention/row_terms.h"
+#include "kernels/attention/row_inputs.h"
 #include "kernels/gemm/scratch.h"
 #include "kernels/simd/threads.h"
 
@@ -30,7 +30,7 @@ class FewQueries {
 
   void run() {
     const int64_t heads = call_.B * call_.Hkv, parts = (call_.S + kSplitKeys - 1) / kSplitKeys;
-    const bool parallel = call_.worth_sharing(call_.D + call_.Dv);
+    const bool parallel = call_.worth_threads(call_.D + call_.Dv);
     thread_local Scratch shared;
     shared.reset();
     const int64_t size = rows_ * (call_.Dv + 2);
@@ -74,7 +74,7 @@ class FewQueries {
     const auto q = scratch.matrix<float>(rows_, call_.D);
     const auto all_scores = scratch.matrix<float>(rows_, kChunkKeys);
     const auto values = scratch.matrix<T>(kChunkKeys, call_.Dv);
-    const RowTerms terms(call_, scratch, 1, kChunkKeys, true);
+    const RowInputs terms(call_, scratch, 1, kChunkKeys, true);
     for (int64_t r = 0; r < rows_; ++r)
       elementwise().convert(t_.q.at(b, head_of(hkv, r), r % call_.L), q.row(r), call_.D);
 
@@ -92,7 +92,7 @@ class FewQueries {
             .scores = scores.row(r), .cols = cols, .maximum = state.maximum[r], .sum = state.total[r]};
         terms.set(row, 0, b, head_of(hkv, r), r % call_.L, from, cols);
         terms.score(&row, 1, b, head_of(hkv, r), r % call_.L, from);
-        weigh_rows(call_, &row, 1);
+        rows_to_weights(call_, &row, 1);
         follow_maximum(row, state.maximum[r], state.total[r], state.output.row(r), call_.Dv);
       }
       // O = O + P V

@@ -15,9 +15,9 @@
 #include <new>
 #include <utility>
 
-#include "kernels/attention/own_functions.h"
 #include "kernels/attention/passes.h"
-#include "kernels/attention/row_terms.h"
+#include "kernels/attention/row_inputs.h"
+#include "kernels/attention/user_functions.h"
 #include "kernels/gemm/operands.h"
 #include "kernels/simd/threads.h"
 
@@ -127,7 +127,7 @@ class Forward {
     const int64_t bytes = keys_.head_size() * static_cast<int64_t>(sizeof(T));
     const int64_t at_once =
         std::min(heads, std::max(kPackedBytes<T> / std::max<int64_t>(bytes, 1), kHeadsAtLeast));
-    const bool parallel = call_.worth_sharing(call_.D + call_.Dv);
+    const bool parallel = call_.worth_threads(call_.D + call_.Dv);
 
     // The packed keys are in a separate arena of the calling thread, because that thread's tiles reuse the
     // usual one.
@@ -174,7 +174,7 @@ class Forward {
     Matrix<T> weights;  // the scores themselves, for float
     T* values;
     SoftmaxRow* rows;
-    RowTerms terms;
+    RowInputs terms;
   };
 
   Block block_at(int64_t b, int64_t h, int64_t i0, int64_t rows, const Head& head) const {
@@ -218,7 +218,7 @@ class Forward {
 
   void attend(int64_t b, int64_t h, int64_t block, const Head& head) const {
     const int64_t i0 = block * kBlockRows, rows = block + 1 < blocks() ? kBlockRows : call_.L - i0;
-    const Block at = block_at(b, h, i0, rows, head);
+    const Block pair = block_at(b, h, i0, rows, head);
     const int64_t end = call_.key_hi(b, i0 + rows - 1);
     // Tiles begin at the first visible key, so that a narrow window lies in one tile.
     for (int64_t from = call_.key_lo(i0) / Keys::kPanelKeys * Keys::kPanelKeys; from < end;
@@ -226,25 +226,26 @@ class Forward {
       const int64_t to = std::min(end, from + kTileKeys);
       for (int64_t r = 0; r < rows; r += kStripRows<T>) {
         const int64_t strip = std::min(kStripRows<T>, rows - r);
-        add_shown(at, r, strip, std::max(from, call_.key_lo(i0 + r) / kFirst * kFirst),
+        add_shown(pair, r, strip, std::max(from, call_.key_lo(i0 + r) / kFirst * kFirst),
                   std::min(to, call_.key_hi(b, i0 + r + strip - 1)));
       }
     }
     gemm_done();
     for (int64_t r = 0; r < rows; ++r) {
-      t_.write_row(call_, b, h, i0 + r, at.maximum[r], at.total[r], at.output.row(r));
-      if (writes_weights_ && at.sums[r / kStripRows<T>] == Sums::Begin)
-        std::fill_n(weights_of(at, i0 + r), call_.S, Stored{0});
+      t_.write_row(call_, b, h, i0 + r, pair.maximum[r], pair.total[r], pair.output.row(r));
+      if (writes_weights_ && pair.sums[r / kStripRows<T>] == Sums::Begin)
+        std::fill_n(weights_of(pair, i0 + r), call_.S, Stored{0});
     }
   }
 
   // Adds the keys [from, to) of one tile to the strip of `rows` rows that begins at row r0 of the block, but
   // for those that the program's own mask hides by whole blocks.
-  void add_shown(const Block& at, int64_t r0, int64_t rows, int64_t from, int64_t to) const {
-    if (!call_.own.blocks) return add(at, r0, rows, from, to, static_cast<bool>(call_.own.mask));
-    const int64_t first = at.i0 + r0, last = first + rows - 1;
+  void add_shown(const Block& pair, int64_t r0, int64_t rows, int64_t from, int64_t to) const {
+    if (!call_.own.blocks) return add(pair, r0, rows, from, to, static_cast<bool>(call_.own.mask));
+    const int64_t first = pair.i0 + r0, last = first + rows - 1;
     const auto class_of = [&](int64_t j) {
-      const int above = call_.block_of(at.b, at.h, first, j), below = call_.block_of(at.b, at.h, last, j);
+      const int above = call_.block_of(pair.b, pair.h, first, j),
+                below = call_.block_of(pair.b, pair.h, last, j);
       return above == below ? above : int{detail::BlockClasses::Partial};
     };
     while (from < to) {
@@ -252,73 +253,74 @@ class Forward {
       int64_t end = (from / kClassTile + 1) * kClassTile;
       while (end < to && class_of(end) == kind) end += kClassTile;
       if (kind != detail::BlockClasses::Empty)
-        add(at, r0, rows, from, std::min(end, to), kind == detail::BlockClasses::Partial);
+        add(pair, r0, rows, from, std::min(end, to), kind == detail::BlockClasses::Partial);
       from = end;
     }
   }
 
   // Adds the keys [from, to). `tested`: the program's own mask is asked about each pair.
-  void add(const Block& at, int64_t r0, int64_t rows, int64_t from, int64_t to, bool tested) const {
+  void add(const Block& pair, int64_t r0, int64_t rows, int64_t from, int64_t to, bool tested) const {
     if (from >= to) return;
-    const int64_t i0 = at.i0 + r0, cols = to - from, wide = round_up(cols, 16);
-    if (call_.keep && !any_kept(at.b, at.h, i0, rows, from, cols)) return;
+    const int64_t i0 = pair.i0 + r0, cols = to - from, wide = round_up(cols, 16);
+    if (call_.keep && !any_kept(pair.b, pair.h, i0, rows, from, cols)) return;
     // The visible keys of a row begin and end at most one key later than those of the row before it.
     const int64_t first = call_.key_lo(i0 + rows - 1) - (rows - 1) - from;
-    const int64_t reach = call_.key_hi(at.b, i0) - from;
+    const int64_t reach = call_.key_hi(pair.b, i0) - from;
 
     // S = Q Kᵀ
-    const auto q = at.q.part(r0, rows);
-    const bool last = from + cols >= call_.key_hi(at.b, i0 + rows - 1);
+    const auto q = pair.q.part(r0, rows);
+    const bool last = from + cols >= call_.key_hi(pair.b, i0 + rows - 1);
     for (int64_t c = 0, asked = 0; c < wide;) {
-      const auto k = keys_.keys_from(at.head, from + c, wide - c);
+      const auto k = keys_.keys_from(pair.head, from + c, wide - c);
       // The rows of biases and of the output are asked for a few at a time, so that these products hide the
       // wait for them.
       for (const int64_t most = rows * (c + k.cols) / wide; asked < most; ++asked) {
-        at.terms.prefetch(at.b, at.h, i0 + asked, from, cols);
-        if (last) prefetch_to_write(t_.output.at(at.b, at.h, i0 + asked), call_.Dv);
+        pair.terms.prefetch(pair.b, pair.h, i0 + asked, from, cols);
+        if (last) prefetch_to_write(t_.output.at(pair.b, pair.h, i0 + asked), call_.Dv);
       }
-      gemm(q, k, at.scores.block(0, rows, c, k.cols), Sums::Begin,
+      gemm(q, k, pair.scores.block(0, rows, c, k.cols), Sums::Begin,
            {.columns = reach - c, .first_column = first - c});
       c += k.cols;
     }
 
     // P = exp(scale · (S − m′)); then m, ℓ and O are updated
-    const int64_t at_once = call_.normalise ? OwnRows::kMostRows : kPlainRows;
+    const int64_t at_once = call_.normalise ? UserRows::kMostRows : kPlainRows;
     for (int64_t first_row = 0; first_row < rows; first_row += at_once) {
       const int64_t end = std::min(first_row + at_once, rows);
       for (int64_t r = first_row; r < end; ++r) {
-        SoftmaxRow& row = at.rows[r];
-        at.terms.set(row, r, at.b, at.h, i0 + r, from, cols, tested);
+        SoftmaxRow& row = pair.rows[r];
+        pair.terms.set(row, r, pair.b, pair.h, i0 + r, from, cols, tested);
         row.cols = wide;
-        row.maximum = at.maximum[r0 + r];
-        row.sum = at.total[r0 + r];
+        row.maximum = pair.maximum[r0 + r];
+        row.sum = pair.total[r0 + r];
       }
-      SoftmaxRow* const set = at.rows + first_row;
-      at.terms.score(set, end - first_row, at.b, at.h, i0 + first_row, from);
+      SoftmaxRow* const set = pair.rows + first_row;
+      pair.terms.score(set, end - first_row, pair.b, pair.h, i0 + first_row, from);
       if (!call_.normalise)
-        weigh_rows(call_, set, end - first_row);  // while the scores are in the first cache
+        rows_to_weights(call_, set, end - first_row);  // while the scores are in the first cache
     }
-    if (call_.normalise) weigh_rows(call_, at.rows, rows);
+    if (call_.normalise) rows_to_weights(call_, pair.rows, rows);
     if (writes_weights_) {
-      for (int64_t r = 0; r < rows; ++r) write_weights(at, at.rows[r], i0 + r, from, cols);
+      for (int64_t r = 0; r < rows; ++r) write_weights(pair, pair.rows[r], i0 + r, from, cols);
     }
     for (int64_t r = 0; r < rows; ++r) {
-      follow_maximum(at.rows[r], at.maximum[r0 + r], at.total[r0 + r], at.output.row(r0 + r), call_.Dv);
+      follow_maximum(pair.rows[r], pair.maximum[r0 + r], pair.total[r0 + r], pair.output.row(r0 + r),
+                     call_.Dv);
     }
 
     // O = O + P V
-    gemm(at.weights.block(0, rows, 0, inner<T>(cols)), values_of(at, i0, rows, from, cols, at.values),
-         at.output.part(r0, rows), std::exchange(at.sums[r0 / kStripRows<T>], Sums::Continue),
+    gemm(pair.weights.block(0, rows, 0, inner<T>(cols)), values_of(pair, i0, rows, from, cols, pair.values),
+         pair.output.part(r0, rows), std::exchange(pair.sums[r0 / kStripRows<T>], Sums::Continue),
          {.inner = reach, .first_inner = first});
   }
 
-  Stored* weights_of(const Block& at, int64_t i) const {
-    return t_.weights + call_.row_index(at.b, at.h, i) * call_.S;
+  Stored* weights_of(const Block& pair, int64_t i) const {
+    return t_.weights + call_.row_index(pair.b, pair.h, i) * call_.S;
   }
 
   // Writes the weights of query i, whose row has been weighed for the keys [from, from + cols), all that it
   // may see.
-  void write_weights(const Block& at, SoftmaxRow row, int64_t i, int64_t from, int64_t cols) const {
+  void write_weights(const Block& pair, SoftmaxRow row, int64_t i, int64_t from, int64_t cols) const {
     if constexpr (kIsBf16<T>) {
       // Weights for a product are rounded. Their scores are still there, so they are weighed once more.
       row.weights16 = nullptr;
@@ -326,14 +328,14 @@ class Forward {
       row.maximum = -kInfinity;
       row.sum = 0.0f;
       if (!t_.dropped) row.drop = nullptr;
-      weigh_rows(call_, &row, 1);
+      rows_to_weights(call_, &row, 1);
     }
-    const float factor = end_of_row(call_, at.b, at.h, i, row.maximum, row.sum).factor *
+    const float factor = end_of_row(call_, pair.b, pair.h, i, row.maximum, row.sum).factor *
                          (row.drop ? call_.survivor_scale : 1.0f);
     const float zero = 0.0f * factor;  // NaN in a row of NaN
     Stored hidden{};
     elementwise().convert(&zero, &hidden, 1);
-    Stored* const to = weights_of(at, i);
+    Stored* const to = weights_of(pair, i);
     std::fill_n(to, from, hidden);
     elementwise().store_scaled(row.scores, factor, to + from, cols);
     std::fill(to + from + cols, to + call_.S, hidden);
@@ -341,10 +343,12 @@ class Forward {
 
   // Returns V of these keys, with zeros for values that are not finite and that none of the rows sees, since
   // 0 * NaN is NaN.
-  Rhs<const T> values_of(const Block& at, int64_t i0, int64_t rows, int64_t from, int64_t cols,
+  Rhs<const T> values_of(const Block& pair, int64_t i0, int64_t rows, int64_t from, int64_t cols,
                          T* buffer) const {
-    const uint8_t* const finite = at.head.finite + from;
-    const auto hidden = [&](int64_t c) { return !finite[c] && !column_seen(at.b, at.h, i0, rows, from + c); };
+    const uint8_t* const finite = pair.head.finite + from;
+    const auto hidden = [&](int64_t c) {
+      return !finite[c] && !column_seen(pair.b, pair.h, i0, rows, from + c);
+    };
     bool any_hidden = std::memchr(finite, 0, static_cast<size_t>(cols)) != nullptr;
     if (any_hidden) {
       any_hidden = false;
@@ -352,11 +356,11 @@ class Forward {
     }
     // With an odd number of keys, bfloat16 also reads the next value, with weight 0.
     if (inner<T>(cols) != cols && from + cols < call_.S) any_hidden |= !finite[cols];
-    if (!any_hidden && keys_.has_values()) return keys_.values(at.head, from, cols);
+    if (!any_hidden && keys_.has_values()) return keys_.values(pair.head, from, cols);
     if constexpr (std::is_same_v<T, Stored>) {
-      return rhs_of(rows_of(t_.v, at.b, at.hkv, from, cols, call_.Dv), any_hidden, hidden, buffer);
+      return rhs_of(rows_of(t_.v, pair.b, pair.hkv, from, cols, call_.Dv), any_hidden, hidden, buffer);
     } else {
-      const Matrix<const T> widened{keys_.values(at.head, from, cols).data, cols, call_.Dv, call_.Dv};
+      const Matrix<const T> widened{keys_.values(pair.head, from, cols).data, cols, call_.Dv, call_.Dv};
       return rhs_of(widened, any_hidden, hidden, buffer);
     }
   }
@@ -390,13 +394,13 @@ class Forward {
 
 template <class T>
 void forward(const Call& call, const ForwardTensors<T>& tensors) {
-  bool weighed = false;
+  bool has_weights = false;
   for_operands<T>([&](auto operand) {
     Forward<T, decltype(operand)> pass(call, tensors);
     pass.run();
-    weighed = pass.writes_weights();
+    has_weights = pass.writes_weights();
   });
-  if (!weighed) missing_weights(call, tensors);
+  if (!has_weights) missing_weights(call, tensors);
 }
 
 template void forward<float>(const Call&, const ForwardTensors<float>&);

@@ -38,9 +38,9 @@ enum class Hides { Nothing, Bias, Anything };
 /// Visibility of one vector of columns of a SoftmaxRow or GradientRow, starting at column c.
 template <class Row>
 inline Int visible(const Row& row, int64_t c) {
-  const Int at = lanes() + static_cast<int32_t>(c);
+  const Int offset = lanes() + static_cast<int32_t>(c);
   const int64_t n = row.hi - c;
-  Int result = MaskTerm::in_range(at, static_cast<int32_t>(row.lo), static_cast<int32_t>(row.hi));
+  Int result = MaskTerm::in_range(offset, static_cast<int32_t>(row.lo), static_cast<int32_t>(row.hi));
   if (row.bias) result &= BiasTerm::shows(load_part(row.bias + c, n, kMinusInfinity));
   if constexpr (requires { row.bias16; }) {
     if (row.bias16) result &= BiasTerm::shows(load_part(row.bias16 + c, n));

@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include <attentive/score/pair_functions.h>
+#include <attentive/score/score_callbacks.h>
 
 #include "kernels/attention/rows.h"
 #include "kernels/call.h"
@@ -139,7 +139,7 @@ struct BackwardTensors {
   bool of_dropped = false;  ///< whether it is that of the weights after dropout
   /// (B, H, L) from `weight_dots`, for `backward`; null without grad_weights.
   const float* weight_dots = nullptr;
-  /// (B, H, L, S), contiguous: the weights before dropout, for `weighed_backward`.
+  /// (B, H, L, S), contiguous: the weights before dropout, for `backward_from_weights`.
   const float* weights = nullptr;
   /// The captured tensors once per lane of work, with memory for its part of their gradients; empty: not
   /// wanted. A lane computes its heads one after the other, which fixes the order of its sums.
@@ -152,15 +152,15 @@ template <class T>
 void write_row_sums(const Call& call, const BackwardTensors<T>& to, int64_t b, int64_t h, int64_t i,
                     float delta) {
   if (!to.sink_terms && !to.logits.by_query) return;
-  const int64_t at = call.row_index(b, h, i);
-  const float maximum = to.statistics.maximum[at], log_total = to.statistics.log_total[at];
+  const int64_t offset = call.row_index(b, h, i);
+  const float maximum = to.statistics.maximum[offset], log_total = to.statistics.log_total[offset];
   const float sink_term = call.sinks ? -sink_weight(call, b, h, maximum, log_total) * delta : 0.0f;
-  if (to.sink_terms) to.sink_terms[at] = sink_term;
+  if (to.sink_terms) to.sink_terms[offset] = sink_term;
   if (!to.logits.by_query) return;
   const bool has_no_weight = log_total == kInfinity;
-  const float grad_logsumexp = to.grad_logsumexp ? to.grad_logsumexp[at] : 0.0f;
+  const float grad_logsumexp = to.grad_logsumexp ? to.grad_logsumexp[offset] : 0.0f;
   // A row of NaN has gradients of NaN.
-  to.logits.by_query[at] = has_no_weight ? 0.0f : grad_logsumexp - sink_term + 0.0f * delta;
+  to.logits.by_query[offset] = has_no_weight ? 0.0f : grad_logsumexp - sink_term + 0.0f * delta;
 }
 
 /// Recomputes the weights in transposed tiles, whose rows are keys: the statistics of the queries are then
@@ -188,7 +188,7 @@ void gradients_without_pairs(const Call& call, const BackwardTensors<T>& to) {
 /// Does so from weights that are there and have an incoming gradient, in tiles that are rows of them. It is
 /// for calls without a cap, a score of the program or classes of tiles. The incoming gradient is that of
 /// the weights before dropout.
-void weighed_backward(const Call& call, const BackwardTensors<float>& tensors);
+void backward_from_weights(const Call& call, const BackwardTensors<float>& tensors);
 
 template <class T>
 struct WeightsTensors {

@@ -58,7 +58,7 @@ struct GradientRow {
 };
 
 /// One row (a query) of a tile of the backward pass, whose weights are known.
-struct WeighedRow {
+struct StoredWeightsRow {
   const SoftmaxRow* terms = nullptr;  ///< columns, what hides and drops them, and the rule, which is a scale
   const float* weights = nullptr;     ///< before dropout; columns [lo, hi) are read
   const float* grad_weights = nullptr;  ///< their incoming gradient; likewise
@@ -91,7 +91,7 @@ struct RowFunctions {
   /// maximum.
   void (*softmax_rows)(SoftmaxRow* rows, int64_t count);
   void (*gradient_row)(const GradientRow&);
-  void (*weighed_row)(WeighedRow&);
+  void (*stored_weights_row)(StoredWeightsRow&);
   /// Sums of `count` gradients of logits; `distance` is that of the first.
   LogitSums (*logit_sums)(const float* gradients, float distance, int64_t count);
   /// Adds the gradients of a row of logits to `totals`, and their products with the magnitudes of the

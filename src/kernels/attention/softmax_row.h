@@ -94,7 +94,7 @@ inline void store_weights(float* scores, bf16_t* weights16, int64_t column, Vec 
 /// Writes the weights of the columns [first, hi), rounded up to whole vectors, and returns their sum before
 /// dropout.
 template <bool kHalf, bool kDrop>
-float weigh(const SoftmaxRow& row, int64_t first, int64_t hi, float shift, float unit) {
+float to_weights(const SoftmaxRow& row, int64_t first, int64_t hi, float shift, float unit) {
   // Local copies stay in registers: the compiler must assume that the stores in the loop may change `row`.
   float* const scores = row.scores;
   bf16_t* const weights16 = row.weights16;
@@ -124,7 +124,7 @@ inline void zero_weights(const SoftmaxRow& row, int64_t from, int64_t to) {
   }
 }
 
-/// Prepares the scores for `weigh` and returns the largest visible one, or -inf if there is none.
+/// Prepares the scores for `to_weights` and returns the largest visible one, or -inf if there is none.
 inline float peak_of(const SoftmaxRow& row) {
   if (row.hi <= row.lo) return kMinusInfinity;
   const float peak = row.prepared ? row.peak : prepare(row, row.lo / kWidth * kWidth);
@@ -136,7 +136,7 @@ inline float peak_of(const SoftmaxRow& row) {
   return peak;
 }
 
-inline void weigh_row(SoftmaxRow& row) {
+inline void row_to_weights(SoftmaxRow& row) {
   row.rescale = 1.0f;
   if (row.peak == kMinusInfinity) return zero_weights(row, 0, row.cols);
   const int64_t first = row.lo / kWidth * kWidth;
@@ -151,14 +151,15 @@ inline void weigh_row(SoftmaxRow& row) {
     row.rescale = exp2(all((previous - row.maximum) * unit))[0];
   }
   zero_weights(row, 0, first);
-  const auto weigh_part = row.weights16 ? (row.drop ? weigh<true, true> : weigh<true, false>)
-                                        : (row.drop ? weigh<false, true> : weigh<false, false>);
+  const auto part_to_weights = row.weights16
+                                   ? (row.drop ? to_weights<true, true> : to_weights<true, false>)
+                                   : (row.drop ? to_weights<false, true> : to_weights<false, false>);
   row.sum *= row.rescale;
   // Parts of a long row are summed separately, so that rounding errors grow with their size and number rather
   // than with the length of the row.
   for (int64_t c = first; c < row.hi; c += kSummedColumns)
     row.sum +=
-        weigh_part(row, c, c + kSummedColumns < row.hi ? c + kSummedColumns : row.hi, row.maximum, unit);
+        part_to_weights(row, c, c + kSummedColumns < row.hi ? c + kSummedColumns : row.hi, row.maximum, unit);
   zero_weights(row, (row.hi + kWidth - 1) / kWidth * kWidth, row.cols);
 }
 
@@ -203,9 +204,9 @@ bool plain_row(const SoftmaxRow& row, int64_t first) {
   const uint16_t* const drop = row.drop;
   const Vec scale = all(row.rule.scale);
   const bool scaled = row.rule.scale != 1.0f;  // a score of the program's own is not
-  const auto weight = [=](int64_t at) {
-    const Vec score = load<Vec>(scores + at);
-    return surviving<kDrop>(drop, at, scaled ? score * scale : score);
+  const auto weight = [=](int64_t offset) {
+    const Vec score = load<Vec>(scores + offset);
+    return surviving<kDrop>(drop, offset, scaled ? score * scale : score);
   };
   for (; c + 2 * kWidth <= row.hi; c += 2 * kWidth)
     store_weights<kHalf>(scores, weights16, c, weight(c), weight(c + kWidth));
@@ -236,7 +237,7 @@ void plain_rows(SoftmaxRow* rows, int64_t count) {
 
 void softmax_rows(SoftmaxRow* rows, int64_t count) {
   for (int64_t r = 0; r < count; ++r) rows[r].peak = peak_of(rows[r]);
-  for (int64_t r = 0; r < count; ++r) weigh_row(rows[r]);
+  for (int64_t r = 0; r < count; ++r) row_to_weights(rows[r]);
 }
 
 ATTENTIVE_SIMD_END

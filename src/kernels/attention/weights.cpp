@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "kernels/attention/passes.h"
-#include "kernels/attention/row_terms.h"
+#include "kernels/attention/row_inputs.h"
 #include "kernels/gemm/operands.h"
 #include "kernels/simd/threads.h"
 
@@ -31,7 +31,7 @@ class WeightsPass {
 
   void run() const {
     const int64_t blocks = (call_.L + rows_ - 1) / rows_;
-    const bool parallel = call_.worth_sharing(2 * call_.D);
+    const bool parallel = call_.worth_threads(2 * call_.D);
     for_each_item(call_.B * call_.H * blocks, parallel, [&](int64_t item) {
       const int64_t head = item / blocks;
       compute(head / call_.H, head % call_.H, item % blocks * rows_);
@@ -46,7 +46,7 @@ class WeightsPass {
     const int64_t rows = std::min(rows_, call_.L - i0);
     const auto scores = scratch.matrix<float>(rows_, wide_);
     T* panel = scratch.take<T>(inner<T>(call_.D) * kWeightKeys);
-    const RowTerms terms(call_, scratch, 1, wide_, dropped_);
+    const RowInputs terms(call_, scratch, 1, wide_, dropped_);
     // S = Q Kᵀ
     const auto q = lhs_of(rows_of(q_, b, h, i0, rows, call_.D), scratch.take<T>(rows_ * inner<T>(call_.D)));
     for (int64_t from = 0; from < call_.S; from += kWeightKeys) {
@@ -61,7 +61,7 @@ class WeightsPass {
       SoftmaxRow row{.scores = scores.row(r), .cols = wide_, .maximum = -kInfinity};
       terms.set(row, 0, b, h, i, 0, call_.S);
       terms.score(&row, 1, b, h, i, 0);
-      weigh_rows(call_, &row, 1);
+      rows_to_weights(call_, &row, 1);
       const RowEnd end = end_of_row(call_, b, h, i, row.maximum, row.sum);
       take_(b, h, i, row.scores, end.factor * (row.drop ? call_.survivor_scale : 1.0f));
     }
@@ -121,12 +121,12 @@ template <class T>
 void weight_dots(const Call& call, const WeightDotsTensors<T>& tensors) {
   const auto& gradient = tensors.grad_weights;
   if constexpr (std::is_same_v<T, float>) {
-    for_each_item(call.B * call.H, call.worth_sharing(2), [&](int64_t head) {
-      for (int64_t at = head * call.L; at < (head + 1) * call.L; ++at) {
-        const int64_t b = head / call.H, h = head % call.H, i = at % call.L;
-        tensors.dots[at] = weight_dot(call, tensors.weights + at * call.S, gradient, b, h, i);
+    for_each_item(call.B * call.H, call.worth_threads(2), [&](int64_t head) {
+      for (int64_t offset = head * call.L; offset < (head + 1) * call.L; ++offset) {
+        const int64_t b = head / call.H, h = head % call.H, i = offset % call.L;
+        tensors.dots[offset] = weight_dot(call, tensors.weights + offset * call.S, gradient, b, h, i);
         // 0 * NaN is NaN, but a row without keys has no gradient.
-        if (!std::isfinite(tensors.dots[at]) && !call.sees_a_key(b, h, i)) tensors.dots[at] = 0.0f;
+        if (!std::isfinite(tensors.dots[offset]) && !call.sees_a_key(b, h, i)) tensors.dots[offset] = 0.0f;
       }
     });
   } else {

@@ -93,12 +93,12 @@ void linear_block(const LinearBlock<Step>& b, int64_t group, int64_t groups) {
   Vec total[kTotals];
 #pragma GCC unroll 16
   for (auto& t : total) t = Vec{};
-  int64_t at[kLinearOutputs];  // a missing weight repeats the first
-  for (int j = 0; j < kLinearOutputs; ++j) at[j] = j < b.outputs ? j * b.stride : 0;
+  int64_t offset[kLinearOutputs];  // a missing weight repeats the first
+  for (int j = 0; j < kLinearOutputs; ++j) offset[j] = j < b.outputs ? j * b.stride : 0;
   const auto step = [&](int64_t i, int64_t n) __attribute__((always_inline)) {
     Vec weight[kLinearOutputs];
 #pragma GCC unroll 4
-    for (int j = 0; j < kLinearOutputs; ++j) weight[j] = Step::load_features(b.weight + at[j] + i, n);
+    for (int j = 0; j < kLinearOutputs; ++j) weight[j] = Step::load_features(b.weight + offset[j] + i, n);
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) {
       const Vec x = Step::load_features(b.x + r * b.stride + i, n);

@@ -12,7 +12,7 @@ namespace attentive::kernels::cpu {
 /// The part of a product that is needed under a causal mask or a window. Only the columns [first_column + i,
 /// columns + i) of row i have to be written. Row i of the lhs is zero outside the columns [first_inner + i,
 /// inner + i), and column j of the rhs is zero from row inner_of_column + j on.
-struct Reach {
+struct BandBounds {
   static constexpr int64_t kAll = int64_t{1} << 62;
   int64_t columns = kAll, first_column = -kAll;
   int64_t inner = kAll, first_inner = -kAll;
@@ -32,13 +32,13 @@ struct ProductFunctions {
   /// out = lhs * rhs, or out += lhs * rhs. The function for bfloat16 sums in float32; it is null if the
   /// instruction set has no such product.
   Overloaded<void(const Matrix<const float>& lhs, const Rhs<const float>& rhs, const Matrix<float>& out,
-                  bool accumulate, const Reach& reach),
+                  bool accumulate, const BandBounds& reach),
              void(const Matrix<const bf16_t>& lhs, const Rhs<const bf16_t>& rhs, const Matrix<float>& out,
-                  bool accumulate, const Reach& reach)>
+                  bool accumulate, const BandBounds& reach)>
       multiply;
   /// out += lhs^T * rhs; `reach` counts rows of out.
   void (*add_transposed)(const Matrix<const float>& lhs, const Rhs<const float>& rhs,
-                         const Matrix<float>& out, const Reach& reach);
+                         const Matrix<float>& out, const BandBounds& reach);
 
   /// to(c, r) = from(r, c)
   Overloaded<Transpose<float, float>, Transpose<bf16_t, bf16_t>, Transpose<bf16_t, float>,
@@ -98,14 +98,14 @@ enum class Sums { Begin, Continue };
 
 /// out (M, N) = lhs (M, K) * rhs (K, N), or out += lhs * rhs with Sums::Continue.
 ATTENTIVE_ALWAYS_INLINE void gemm(const Matrix<const float>& lhs, const Rhs<const float>& rhs,
-                                  const Matrix<float>& out, Sums sums, const Reach& reach = {}) {
+                                  const Matrix<float>& out, Sums sums, const BandBounds& reach = {}) {
   products().multiply(lhs, rhs, out, sums == Sums::Continue, reach);
 }
 
 /// Overload for bfloat16 with float32 sums, which requires has_gemm_bf16() and an even K. The matrix unit
 /// ignores `reach`: its blocks are too large to benefit.
 ATTENTIVE_ALWAYS_INLINE void gemm(const Matrix<const bf16_t>& lhs, const Rhs<const bf16_t>& rhs,
-                                  const Matrix<float>& out, Sums sums, const Reach& reach = {}) {
+                                  const Matrix<float>& out, Sums sums, const BandBounds& reach = {}) {
   if (selection().bf16 == Bf16Product::MatrixUnit) return amx_multiply(lhs, rhs, out, sums == Sums::Continue);
   products().multiply(lhs, rhs, out, sums == Sums::Continue, reach);
 }

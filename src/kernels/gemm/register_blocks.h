@@ -143,7 +143,7 @@ struct Vectors {
   int64_t first, end;
 };
 /// Returns which of `count` vectors, from column j on, hold columns that rows [i, i + rows) want.
-inline Vectors wanted_vectors(const Reach& reach, int64_t i, int64_t rows, int64_t j, int64_t count) {
+inline Vectors wanted_vectors(const BandBounds& reach, int64_t i, int64_t rows, int64_t j, int64_t count) {
   const int64_t begun = reach.first_column + i - j, reached = reach.columns + i + rows - 1 - j;
   return {begun > 0 ? begun / kWidth : 0, reached < count * kWidth ? (reached + kWidth - 1) / kWidth : count};
 }
@@ -151,7 +151,7 @@ inline Vectors wanted_vectors(const Reach& reach, int64_t i, int64_t rows, int64
 template <class Step>
 void multiply_by_blocks(const Matrix<const typename Step::Operand>& lhs,
                         const Rhs<const typename Step::Operand>& rhs, const Matrix<float>& out,
-                        bool accumulate, const Reach& reach) {
+                        bool accumulate, const BandBounds& reach) {
   const int64_t m = out.rows, n = out.cols, k = inner_of<Step>(lhs);
   const auto whole_steps = [](int64_t numbers) { return (numbers + Step::kNumbers - 1) & -Step::kNumbers; };
   for (int64_t j = 0, columns; j < n; j += columns) {
@@ -193,23 +193,23 @@ void multiply_by_blocks(const Matrix<const typename Step::Operand>& lhs,
 }
 
 void multiply(const Matrix<const float>& lhs, const Rhs<const float>& rhs, const Matrix<float>& out,
-              bool accumulate, const Reach& reach) {
+              bool accumulate, const BandBounds& reach) {
   multiply_by_blocks<StepF32>(lhs, rhs, out, accumulate, reach);
 }
 
 void add_transposed(const Matrix<const float>& lhs, const Rhs<const float>& rhs, const Matrix<float>& out,
-                    const Reach& reach) {
+                    const BandBounds& reach) {
   multiply_by_blocks<StepF32Transposed>(lhs, rhs, out, true, reach);
 }
 
 #if ATTENTIVE_SIMD_HAS_PAIRS || ATTENTIVE_SIMD_IS_NEON_BF16
 void multiply_pairs(const Matrix<const bf16_t>& lhs, const Rhs<const bf16_t>& rhs, const Matrix<float>& out,
-                    bool accumulate, const Reach& reach) {
+                    bool accumulate, const BandBounds& reach) {
   multiply_by_blocks<StepBf16>(lhs, rhs, out, accumulate, reach);
 }
 #else
 constexpr decltype(Pointer<void(const Matrix<const bf16_t>&, const Rhs<const bf16_t>&, const Matrix<float>&,
-                                bool, const Reach&)>::function) multiply_pairs = nullptr;
+                                bool, const BandBounds&)>::function) multiply_pairs = nullptr;
 #endif
 
 ATTENTIVE_SIMD_END

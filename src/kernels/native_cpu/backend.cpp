@@ -12,8 +12,8 @@
 #include <ATen/ops/zeros.h>
 
 #include "core/memory.h"
-#include "kernels/attention/own_functions.h"
 #include "kernels/attention/passes.h"
+#include "kernels/attention/user_functions.h"
 #include "kernels/native_cpu/term_gradients.h"
 #include "kernels/simd/threads.h"
 
@@ -25,15 +25,15 @@ using attentive::detail::BlockClasses;
 // Allocates (B, H, L, D) in the memory layout (B, L, H, D), so that merging the heads afterwards is a view.
 // The tensor is not itself a view, because autograd would forbid changing a view in place.
 at::Tensor heads_inside(const at::Tensor& like, int64_t heads, int64_t rows, int64_t dim) {
-  return in_large_pages(at::empty_strided({like.size(0), heads, rows, dim},
-                                          {rows * heads * dim, dim, heads * dim, 1}, like.options()));
+  return advise_huge_pages(at::empty_strided({like.size(0), heads, rows, dim},
+                                             {rows * heads * dim, dim, heads * dim, 1}, like.options()));
 }
 
 // Allocates a gradient with the strides of its tensor if that has no gaps, so that a leaf can keep it without
 // a copy.
 at::Tensor gradient_of(const at::Tensor& x) {
   const auto gradient = at::empty_like(x);
-  return gradient.stride(3) == 1 || x.size(3) == 1 ? in_large_pages(gradient)
+  return gradient.stride(3) == 1 || x.size(3) == 1 ? advise_huge_pages(gradient)
                                                    : heads_inside(x, x.size(1), x.size(2), x.size(3));
 }
 
@@ -82,7 +82,7 @@ T* from(T* data, int64_t n) {
 }
 
 at::Tensor fresh_weights(const Call& call, const CallTensors& in) {
-  return in_large_pages(at::empty({call.B, call.H, call.L, call.S}, in.q.options()));
+  return advise_huge_pages(at::empty({call.B, call.H, call.L, call.S}, in.q.options()));
 }
 
 // Whether the backward pass reads the weights instead of computing them again. Softcaps and scores of the
@@ -161,10 +161,10 @@ void forward(const Call& call, const cpu::ForwardTensors<T>& tensors) {
 }
 
 template <class T>
-void backward(const Call& call, const cpu::BackwardTensors<T>& tensors, bool weighed) {
+void backward(const Call& call, const cpu::BackwardTensors<T>& tensors, bool from_weights) {
   if (call.L == 0 || call.S == 0) return cpu::gradients_without_pairs(call, tensors);
   if constexpr (std::is_same_v<T, float>) {
-    if (weighed) return cpu::weighed_backward(call, tensors);
+    if (from_weights) return cpu::backward_from_weights(call, tensors);
   }
   cpu::backward(call, tensors);
 }
@@ -300,9 +300,9 @@ Gradients compute_gradients(const Call& call, const CallTensors& in, const Compu
   const TermGradients terms(call, wanted, in.q.options().dtype(at::kFloat));
   const CapturedGradients captured(call, wanted.captured ? &in : nullptr);
   Gradients result{gradient_of(in.q), gradient_of(in.k), gradient_of(in.v), {}, {}, {}};
-  const bool weighed = reads_weights(call, incoming);
+  const bool from_weights = reads_weights(call, incoming);
   const auto weights = weights_to_read(call, in, out, incoming);
-  const auto dots = weighed ? at::Tensor() : weight_dots(call, in, weights, incoming);
+  const auto dots = from_weights ? at::Tensor() : weight_dots(call, in, weights, incoming);
   cpu::for_element(call.element, [&](auto number) {
     using T = decltype(number);
     for_each_sequence(call, in, /*in_order=*/wanted.captured, [&](const Call& one, const Sequence& place) {
@@ -327,7 +327,7 @@ Gradients compute_gradients(const Call& call, const CallTensors& in, const Compu
                    .weight_dots = read_data<float>(dots),
                    .weights = read_data<float>(weights),
                    .captured_lanes = captured.lanes()},
-                  weighed);
+                  from_weights);
     });
   });
   terms.finish(result);

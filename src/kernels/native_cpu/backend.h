@@ -8,7 +8,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <attentive/score/pair_functions.h>
+#include <attentive/score/score_callbacks.h>
 
 #include "kernels/call_tensors.h"
 

@@ -14,7 +14,7 @@
 #include "kernels/attention/few_queries_vectors.h"
 #include "kernels/attention/gradient_row.h"
 #include "kernels/attention/softmax_row.h"
-#include "kernels/attention/weighed_row.h"
+#include "kernels/attention/stored_weights_row.h"
 #include "kernels/gemm/few_rows.h"
 #include "kernels/gemm/packing.h"
 #include "kernels/gemm/products.h"
@@ -55,7 +55,7 @@ constexpr RowFunctions kRowFunctions = {.cap = cap,
                                         .plain_rows = plain_rows,
                                         .softmax_rows = softmax_rows,
                                         .gradient_row = gradient_row,
-                                        .weighed_row = weighed_row,
+                                        .stored_weights_row = stored_weights_row,
                                         .logit_sums = logit_sums,
                                         .add_logits = add_logits,
                                         .few_scores = {{few_scores}, {few_scores}, {few_scores}},

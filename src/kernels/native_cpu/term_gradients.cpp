@@ -46,9 +46,9 @@ TermGradients::TermGradients(const Call& call, const Wanted& wanted, const at::T
   } else if (sizes[2] == 1) {
     by_key_ = terms(call.S);
   } else if (sizes[0] == call.B && sizes[1] == call.H && call.element == element_of(wanted.bias_type)) {
-    pairs_ = in_large_pages(at::empty(sizes, floats.dtype(wanted.bias_type)));
+    pairs_ = advise_huge_pages(at::empty(sizes, floats.dtype(wanted.bias_type)));
   } else {
-    pair_sums_ = in_large_pages(at::empty(sizes, floats));
+    pair_sums_ = advise_huge_pages(at::empty(sizes, floats));
   }
 }
 

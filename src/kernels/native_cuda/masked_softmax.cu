@@ -31,8 +31,8 @@ class DeviceBlock {
     f(static_cast<int>(threadIdx.x));
     __syncthreads();
   }
-  __device__ __forceinline__ float read(int, int at) const { return shared_[at]; }
-  __device__ __forceinline__ void write(int, int at, float value) { shared_[at] = value; }
+  __device__ __forceinline__ float read(int, int offset) const { return shared_[offset]; }
+  __device__ __forceinline__ void write(int, int offset, float value) { shared_[offset] = value; }
 
  private:
   float* shared_;

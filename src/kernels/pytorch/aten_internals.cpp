@@ -14,7 +14,7 @@
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 
-#include "core/kept_tensors.h"
+#include "core/normal_tensors.h"
 
 namespace attentive::kernels::aten {
 namespace {
@@ -37,7 +37,7 @@ class FlashCpuScope {
 // A mask that adds zero to every score.
 const at::Tensor& zero_of(at::ScalarType type) {
   static const auto zeros = [] {
-    const KeptTensors kept;
+    const NormalTensorsGuard kept;
     std::array<at::Tensor, 4> made;
     std::transform(kTypes.begin(), kTypes.end(), made.begin(), [](at::ScalarType one) {
       return at::zeros({1, 1, 1, 1}, one);

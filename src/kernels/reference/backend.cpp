@@ -99,8 +99,8 @@ at::Tensor logsumexp(const at::Tensor& scores) {
 
 // Adds the weights that are wanted and the output. `empty`: queries without any key; undefined: there are
 // none.
-void weigh_values(const Problem& problem, const Rectangle& part, const at::Tensor& weights,
-                  const at::Tensor& v, const at::Tensor& empty, AttentionResult& result) {
+void weighted_values(const Problem& problem, const Rectangle& part, const at::Tensor& weights,
+                     const at::Tensor& v, const at::Tensor& empty, AttentionResult& result) {
   const auto dropped = problem.has_dropout() ? drop(problem, part, weights) : weights;
   if (problem.weights == Weights::Clean) result.weights = weights.to(problem.q.scalar_type());
   if (problem.weights == Weights::Dropped) result.weights = dropped.to(problem.q.scalar_type());
@@ -137,8 +137,8 @@ AttentionResult dense(const Problem& problem, const Rectangle& part) {
     scores = scores.masked_fill(empty, 0.0);
   }
   if (!problem.normalise) {
-    weigh_values(problem, part, hidden.defined() ? scores.masked_fill(hidden, 0.0) : scores, v, empty,
-                 result);
+    weighted_values(problem, part, hidden.defined() ? scores.masked_fill(hidden, 0.0) : scores, v, empty,
+                    result);
     return result;
   }
   at::Tensor absorbed;  // heads with a sink of +inf, which leaves no weight to the keys
@@ -161,7 +161,7 @@ AttentionResult dense(const Problem& problem, const Rectangle& part) {
   auto weights = at::softmax(scores, -1);
   if (problem.sinks.defined()) weights = weights.slice(3, 0, part.cols).masked_fill(absorbed, 0.0);
   if (empty.defined()) weights = weights.masked_fill(empty, 0.0);
-  weigh_values(problem, part, weights, v, empty, result);
+  weighted_values(problem, part, weights, v, empty, result);
   return result;
 }
 

@@ -87,7 +87,7 @@ std::string stated_text(const JsonView& json, std::string_view key) {
 }
 
 // Refuses a folder with Python code, which AutoTokenizer runs if the caller trusts it.
-void refuse_own_code(const JsonView& tokenizer_config) {
+void refuse_user_code(const JsonView& tokenizer_config) {
   const auto map = tokenizer_config.find("auto_map");
   if (!map) return;
   const bool is_list = map->raw().is_array();
@@ -109,7 +109,7 @@ ChosenClass choose_tokenizer_class(const JsonView& tokenizer_config, const JsonV
   const auto name = stated_text(config, "model_type");
   const auto* const type = find_model_type(name);
   const auto counts = type ? type->stated : Stated::Counts;
-  if (counts != Stated::Wrong) refuse_own_code(tokenizer_config);
+  if (counts != Stated::Wrong) refuse_user_code(tokenizer_config);
   if (!type && !name.empty()) {
     refuse("the tokenizer of model_type {} of config.json is not read here", quoted_name(name));
   }

@@ -96,7 +96,7 @@ struct WireField {
   Wire wire = Wire::Number;
   uint64_t value = 0;
   std::string_view bytes;
-  size_t at = 0;  // the offset of the field in the file
+  size_t offset = 0;  // the offset of the field in the file
 };
 
 // Reads the fields of a message one after the other.
@@ -107,7 +107,7 @@ class WireReader {
   bool next(WireField& field) {
     if (at_ == message_.size()) return false;
     field = WireField();
-    field.at = offset_ + at_;
+    field.offset = offset_ + at_;
     const auto tag = number();
     const auto wire = tag & 7;
     field.number = tag >> 3;
@@ -166,13 +166,13 @@ class WireReader {
 
 void demand_wire(const WireField& field, Wire wire, std::string_view name) {
   if (field.wire != wire) {
-    refuse("{}: expected another type of value for a SentencePiece model at offset {}", name, field.at);
+    refuse("{}: expected another type of value for a SentencePiece model at offset {}", name, field.offset);
   }
 }
 
 std::string wire_text(const WireField& field, std::string_view name) {
   demand_wire(field, Wire::Text, name);
-  if (!is_utf8(field.bytes)) refuse("{}: expected UTF-8 at offset {}", name, field.at);
+  if (!is_utf8(field.bytes)) refuse("{}: expected UTF-8 at offset {}", name, field.offset);
   return std::string(field.bytes);
 }
 
@@ -189,18 +189,18 @@ SentencePiece parse_sentence_piece(std::string_view message, size_t offset) {
       piece.text = wire_text(field, "pieces.piece");
       if (piece.text.size() > kLongestPieceText) {
         refuse("pieces.piece: expected at most {} bytes, got {} at offset {}", kLongestPieceText,
-               piece.text.size(), field.at);
+               piece.text.size(), field.offset);
       }
     } else if (field.number == 2) {
       demand_wire(field, Wire::FourBytes, "pieces.score");
       piece.score = std::bit_cast<float>(static_cast<uint32_t>(field.value));
       if (!std::isfinite(piece.score)) {
-        refuse("pieces.score: expected a finite number at offset {}", field.at);
+        refuse("pieces.score: expected a finite number at offset {}", field.offset);
       }
     } else if (field.number == 3) {
       demand_wire(field, Wire::Number, "pieces.type");
       if (field.value < 1 || field.value > 6) {
-        refuse("pieces.type: expected 1 to 6, got {} at offset {}", field.value, field.at);
+        refuse("pieces.type: expected 1 to 6, got {} at offset {}", field.value, field.offset);
       }
       piece.kind = static_cast<PieceKind>(field.value);
     }

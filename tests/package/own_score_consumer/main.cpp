@@ -33,8 +33,8 @@ int main() {
   const auto slope = attentive::captured(slopes);
   const auto number = attentive::captured_indices(document);
   const auto score =
-      attentive::score_mod([=](auto s, auto at) { return s + slope(at.head) * (at.key - at.query); });
-  const auto mask = attentive::mask_mod([=](auto at) { return number(at.query) == number(at.key); });
+      attentive::score_mod([=](auto s, auto pair) { return s + slope(pair.head) * (pair.key - pair.query); });
+  const auto mask = attentive::mask_mod([=](auto pair) { return number(pair.query) == number(pair.key); });
   const auto blocks =
       attentive::BlockMask::kept(mask, /*batch=*/1, /*heads=*/1, /*queries=*/300, /*keys=*/300);
   const at::Tensor y = attentive::attention(q, k, v, {.causal = attentive::Causal::BottomRight},

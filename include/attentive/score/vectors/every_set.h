@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include <attentive/score/pair_functions.h>
+#include <attentive/score/score_callbacks.h>
 
 #if defined(__x86_64__)
 #include <immintrin.h>

@@ -9,7 +9,7 @@
 #include <concepts>
 #include <type_traits>
 
-#include <attentive/score/pair_functions.h>
+#include <attentive/score/score_callbacks.h>
 #include <attentive/score/vectors/math.h>
 
 ATTENTIVE_SIMD_BEGIN

@@ -5,17 +5,17 @@
 // equal for all of them, that grow or fall by 1 from pair to pair, or that differ in any way. kDual: lookups
 // of captured tensors by them have derivatives.
 
-#include <attentive/score/pair_functions.h>
+#include <attentive/score/score_callbacks.h>
 #include <attentive/score/vectors/lanes.h>
 
 ATTENTIVE_SIMD_BEGIN
 
-using detail::PairRow;
+using detail::CallbackRow;
 
 template <bool kDual>
 struct Uniform {
   int64_t n;
-  PairRow* row;
+  CallbackRow* row;
 };
 /// A number of queries or keys, whose logarithm is known.
 template <bool kDual>
@@ -25,17 +25,17 @@ struct Length : Uniform<kDual> {
 template <bool kDual>
 struct Ascending {
   int64_t first;
-  PairRow* row;
+  CallbackRow* row;
 };
 template <bool kDual>
 struct Descending {
   int64_t first;
-  PairRow* row;
+  CallbackRow* row;
 };
 template <bool kDual>
 struct Varying {
   int32_t x[kWidth];
-  PairRow* row;
+  CallbackRow* row;
 };
 
 template <bool kDual>
@@ -138,7 +138,7 @@ inline Lanes log(const Length<kDual>& i) {
 }
 
 template <class A, class B>
-inline PairRow* row_of(const A& a, const B& b) {
+inline CallbackRow* row_of(const A& a, const B& b) {
   if constexpr (Index<A>) {
     return a.row;
   } else {
@@ -320,7 +320,7 @@ inline constexpr bool kIsPlaces<PlacesOfQueries<kDual>> = true;
 
 using detail::CapturedView;
 
-inline const CapturedView& view_of(const PairRow& row, const void* owner) {
+inline const CapturedView& view_of(const CallbackRow& row, const void* owner) {
   const CapturedView* view = row.captured;
   if (view->owner == owner) [[likely]]  // the compiler moves no loop out of another one
     return *view;
@@ -330,13 +330,13 @@ inline const CapturedView& view_of(const PairRow& row, const void* owner) {
 }
 
 /// Which pairs of the vector are in the row's range.
-inline Int in_range(const PairRow& row) {
-  const Int at = lanes() + static_cast<int32_t>(row.column);
-  return (at >= static_cast<int32_t>(row.lo)) & (at < static_cast<int32_t>(row.hi));
+inline Int in_range(const CallbackRow& row) {
+  const Int offset = lanes() + static_cast<int32_t>(row.column);
+  return (offset >= static_cast<int32_t>(row.lo)) & (offset < static_cast<int32_t>(row.hi));
 }
 
 /// Reports the first index of the vector that is beyond its dimension.
-inline void report(PairRow& row, const CapturedView& view, int dimension, Int index, Int beyond) {
+inline void report(CallbackRow& row, const CapturedView& view, int dimension, Int index, Int beyond) {
   if (row.bad) return;
   for (int i = 0; i < kWidth; ++i) {
     if (beyond[i] == 0) continue;
@@ -356,7 +356,7 @@ struct Offsets {
 
 /// Adds one index of a lookup. An index beyond the tensor is reported and taken as 0.
 template <class I>
-inline void add_index(const I& i, const CapturedView& view, PairRow& row, int dimension, Offsets& to) {
+inline void add_index(const I& i, const CapturedView& view, CallbackRow& row, int dimension, Offsets& to) {
   const int64_t size = view.sizes[static_cast<size_t>(dimension)],
                 stride = view.strides[static_cast<size_t>(dimension)];
   if constexpr (kUniform<I>) {
@@ -402,13 +402,13 @@ inline void add_neighbours(const I& i, const CapturedView& view, int dimension, 
 
 /// The numbers of a lookup as vectors of type V of numbers of type T, and their offsets.
 template <class V, class T, class... I>
-inline V look_up(const void* owner, PairRow& row, Offsets& at, const I&... indices) {
+inline V look_up(const void* owner, CallbackRow& row, Offsets& offsets, const I&... indices) {
   const CapturedView& view = view_of(row, owner);
   const auto* const numbers = static_cast<const T*>(view.numbers);
   constexpr int kAscents = (0 + ... + static_cast<int>(kAscending<I>));
   constexpr int kDescents = (0 + ... + static_cast<int>(kDescending<I>));
   constexpr int kConstants = (0 + ... + static_cast<int>(kUniform<I>));
-  at = {0, all(int32_t{0})};
+  offsets = {0, all(int32_t{0})};
   if constexpr (kAscents + kDescents == 1 && kConstants + 1 == static_cast<int>(sizeof...(I))) {
     // Neighbouring numbers, if all of them exist.
     int dimension = 0;
@@ -416,17 +416,17 @@ inline V look_up(const void* owner, PairRow& row, Offsets& at, const I&... indic
     bool whole = true;
     (add_neighbours(indices, view, dimension++, base, whole), ...);
     if (whole) [[likely]] {
-      at = {base, kAscents == 1 ? lanes() : kWidth - 1 - lanes()};
+      offsets = {base, kAscents == 1 ? lanes() : kWidth - 1 - lanes()};
       const V found = load<V>(numbers + base);
       return kAscents == 1 ? found : reversed(found);
     }
   }
   int dimension = 0;
-  (add_index(indices, view, row, dimension++, at), ...);
+  (add_index(indices, view, row, dimension++, offsets), ...);
   if constexpr (kConstants == static_cast<int>(sizeof...(I))) {
-    return numbers[at.base] - V{};
+    return numbers[offsets.base] - V{};
   } else {
-    return gather<V>(numbers + at.base, at.lanes);
+    return gather<V>(numbers + offsets.base, offsets.lanes);
   }
 }
 
@@ -445,12 +445,12 @@ inline auto any_index(const First& first, const Rest&... rest) {
 }
 
 template <class V, class T, class First, class... Rest>
-inline V look_up_arguments(const void* owner, PairRow& row, Offsets& at, const First& first,
+inline V look_up_arguments(const void* owner, CallbackRow& row, Offsets& offsets, const First& first,
                            const Rest&... rest) {
   if constexpr (kIsPlaces<First>) {
-    return look_up<V, T>(owner, row, at, rest...);
+    return look_up<V, T>(owner, row, offsets, rest...);
   } else {
-    return look_up<V, T>(owner, row, at, first, rest...);
+    return look_up<V, T>(owner, row, offsets, first, rest...);
   }
 }
 
@@ -458,15 +458,15 @@ inline V look_up_arguments(const void* owner, PairRow& row, Offsets& at, const F
 template <class... I>
 inline auto look_up_numbers(const void* owner, const I&... indices) {
   const auto any = any_index(indices...);
-  PairRow& row = *any.row;
-  Offsets at;
-  const Vec found = look_up_arguments<Vec, float>(owner, row, at, indices...);
+  CallbackRow& row = *any.row;
+  Offsets offsets;
+  const Vec found = look_up_arguments<Vec, float>(owner, row, offsets, indices...);
   if constexpr (IndexTraits<std::remove_cvref_t<decltype(any)>>::dual) {
     const bool seeded = row.lookup++ == row.seed;
     if (seeded) {
       row.seeded = &view_of(row, owner);
-      row.seeded_base = at.base;
-      store(row.seeded_offsets.data(), at.lanes);
+      row.seeded_base = offsets.base;
+      store(row.seeded_offsets.data(), offsets.lanes);
     }
     return Dual{lanes_of(found), lanes_of(all(seeded ? 1.0f : 0.0f))};
   } else {
@@ -478,10 +478,10 @@ inline auto look_up_numbers(const void* owner, const I&... indices) {
 template <class... I>
 inline auto look_up_indices(const void* owner, const I&... indices) {
   const auto any = any_index(indices...);
-  PairRow& row = *any.row;
-  Offsets at;
+  CallbackRow& row = *any.row;
+  Offsets offsets;
   Varying<IndexTraits<std::remove_cvref_t<decltype(any)>>::dual> result;
-  store(result.x, look_up_arguments<Int, int32_t>(owner, row, at, indices...));
+  store(result.x, look_up_arguments<Int, int32_t>(owner, row, offsets, indices...));
   result.row = &row;
   return result;
 }

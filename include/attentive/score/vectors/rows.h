@@ -9,7 +9,7 @@
 ATTENTIVE_SIMD_BEGIN
 
 template <bool kDual>
-inline PlacesOfKeys<kDual> places_of_keys(PairRow& row) {
+inline PlacesOfKeys<kDual> places_of_keys(CallbackRow& row) {
   return {{row.batch, &row},
           {row.head, &row},
           {row.query, &row},
@@ -18,7 +18,7 @@ inline PlacesOfKeys<kDual> places_of_keys(PairRow& row) {
           {{row.keys, &row}, row.log_keys}};
 }
 template <bool kDual>
-inline PlacesOfQueries<kDual> places_of_queries(PairRow& row) {
+inline PlacesOfQueries<kDual> places_of_queries(CallbackRow& row) {
   return {{row.batch, &row},
           {row.head, &row},
           {row.query + row.column, &row},
@@ -29,8 +29,8 @@ inline PlacesOfQueries<kDual> places_of_queries(PairRow& row) {
 
 /// A copy of the row without faults, for the loops: the compiler knows that stores to `scores` do not change
 /// it, so that it computes what the pairs of a strip share before them.
-inline PairRow faultless(const PairRow& row) {
-  PairRow copy = row;
+inline CallbackRow faultless(const CallbackRow& row) {
+  CallbackRow copy = row;
   copy.bad = nullptr;
   copy.divided_by_zero = false;
   return copy;
@@ -38,7 +38,8 @@ inline PairRow faultless(const PairRow& row) {
 
 /// Moves the row at work to row n of a strip, whose queries or keys `place` counts. Returns false if the row
 /// has no pairs.
-inline bool go_to(PairRow& row, const detail::PairStrip& strip, int64_t n, int64_t PairRow::*place) {
+inline bool go_to(CallbackRow& row, const detail::CallbackStrip& strip, int64_t n,
+                  int64_t CallbackRow::*place) {
   row.lo = strip.ranges[n].lo;
   row.hi = strip.ranges[n].hi;
   row.*place = strip.row.*place + n;
@@ -47,7 +48,7 @@ inline bool go_to(PairRow& row, const detail::PairStrip& strip, int64_t n, int64
 
 /// f(s) for the pairs of one query.
 template <class F>
-inline float scores_of_query(const F& f, PairRow& row, bool largest_wanted, float* __restrict scores) {
+inline float scores_of_query(const F& f, CallbackRow& row, bool largest_wanted, float* __restrict scores) {
   Vec top = all(kMinusInfinity);
   const int64_t lo = row.lo, hi = row.hi;
   const float scale = row.slopes_given ? 1.0f : row.scale;
@@ -65,11 +66,11 @@ inline float scores_of_query(const F& f, PairRow& row, bool largest_wanted, floa
   return largest(top);
 }
 template <class F>
-__attribute__((flatten)) void scores_along_keys(const void* function, detail::PairStrip& strip) {
-  PairRow row = faultless(strip.row);
+__attribute__((flatten)) void scores_along_keys(const void* function, detail::CallbackStrip& strip) {
+  CallbackRow row = faultless(strip.row);
   for (int64_t n = 0; n < strip.rows; ++n) {
     float top = kMinusInfinity;
-    if (go_to(row, strip, n, &PairRow::query)) {
+    if (go_to(row, strip, n, &CallbackRow::query)) {
       top = scores_of_query(*static_cast<const F*>(function), row, strip.largest != nullptr,
                             strip.row.scores + n * strip.scores_stride);
     }
@@ -80,7 +81,7 @@ __attribute__((flatten)) void scores_along_keys(const void* function, detail::Pa
 
 /// f(s) and its derivative for the pairs of one key.
 template <class F>
-inline void scores_of_key(const F& f, PairRow& row, float* __restrict scores, float* __restrict slopes) {
+inline void scores_of_key(const F& f, CallbackRow& row, float* __restrict scores, float* __restrict slopes) {
   const float scale = row.slopes_given ? 1.0f : row.scale;
   for (int64_t c = row.lo / kWidth * kWidth; c < row.hi; c += kWidth) {
     row.column = c;
@@ -94,11 +95,11 @@ inline void scores_of_key(const F& f, PairRow& row, float* __restrict scores, fl
   }
 }
 template <class F>
-__attribute__((flatten)) void scores_along_queries(const void* function, detail::PairStrip& strip) {
-  PairRow row = faultless(strip.row);
+__attribute__((flatten)) void scores_along_queries(const void* function, detail::CallbackStrip& strip) {
+  CallbackRow row = faultless(strip.row);
   row.seed = -1;
   for (int64_t n = 0; n < strip.rows; ++n) {
-    if (!go_to(row, strip, n, &PairRow::key)) continue;
+    if (!go_to(row, strip, n, &CallbackRow::key)) continue;
     if (strip.row.inputs) row.inputs = strip.row.inputs + n * strip.inputs_stride;
     scores_of_key(*static_cast<const F*>(function), row, strip.row.scores + n * strip.scores_stride,
                   strip.row.slopes + n * strip.slopes_stride);
@@ -109,7 +110,7 @@ __attribute__((flatten)) void scores_along_queries(const void* function, detail:
 /// Adds the products of the gradients of f(s) and its derivatives by the numbers that it looked up to the
 /// gradients of captured tensors, for the pairs of one key. `scores` holds s.
 template <class F>
-__attribute__((flatten)) void add_captured_gradients(const void* function, PairRow& row) {
+__attribute__((flatten)) void add_captured_gradients(const void* function, CallbackRow& row) {
   const F& f = *static_cast<const F*>(function);
   for (row.seed = 0;; ++row.seed) {
     row.seeded = nullptr;
@@ -134,7 +135,7 @@ __attribute__((flatten)) void add_captured_gradients(const void* function, PairR
 template <class Result>
 inline Int condition_of(const Result& result) {
   static_assert(std::is_same_v<Result, LaneMask> || std::is_same_v<Result, bool>,
-                "a mask function returns a condition per pair, such as at.query >= at.key");
+                "a mask function returns a condition per pair, such as pair.query >= pair.key");
   if constexpr (std::is_same_v<Result, bool>) {
     return all(result ? -1 : 0);
   } else {
@@ -149,7 +150,7 @@ inline void hide(uint8_t* __restrict keep, Int shown) {
 /// Hides the pairs of a row: of one query, or of one key. Columns beyond its range, whose vectors it pads,
 /// mean nothing.
 template <bool kAlongKeys, class F>
-inline void hide_pairs(const F& f, PairRow& row, uint8_t* __restrict keep) {
+inline void hide_pairs(const F& f, CallbackRow& row, uint8_t* __restrict keep) {
   for (int64_t c = row.lo / kWidth * kWidth; c < row.hi; c += kWidth) {
     row.column = c;
     if constexpr (kAlongKeys) {
@@ -160,8 +161,8 @@ inline void hide_pairs(const F& f, PairRow& row, uint8_t* __restrict keep) {
   }
 }
 template <class F, bool kAlongKeys>
-__attribute__((flatten)) void mask_row(const void* function, PairRow& row) {
-  PairRow copy = faultless(row);
+__attribute__((flatten)) void mask_row(const void* function, CallbackRow& row) {
+  CallbackRow copy = faultless(row);
   hide_pairs<kAlongKeys>(*static_cast<const F*>(function), copy, row.keep);
   row.take_faults(copy);
 }

@@ -127,12 +127,12 @@ using FusedGradients = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 Fused fused(const Tensor& q, const Tensor& k, const Tensor& v, const OptionalTensor& bias, double dropout_p,
             bool causal, bool return_debug_mask, Scale scale) {
   const SdpaCall call{q, k, v, bias, dropout_p, causal, scale};
-  const auto posed = pose(call);
-  if (!posed.problem || q.dim() != 4) {  // PyTorch refuses the operator by name
+  const auto asked = problem_of(call);
+  if (!asked.problem || q.dim() != 4) {  // PyTorch refuses the operator by name
     return at::native::_scaled_dot_product_fused_attention_overrideable(q, k, v, bias, dropout_p, causal,
                                                                         return_debug_mask, scale);
   }
-  const auto& problem = *posed.problem;
+  const auto& problem = *asked.problem;
   const uint64_t key = dropout_key_of(problem);
   const auto computed = forward(problem, key, {.statistics = is_differentiated(call)});
   Tensor seed;
@@ -159,11 +159,11 @@ FusedGradients fused_backward(const Tensor& grad_output, const Tensor& q, const 
                               double dropout_p, bool causal, const Tensor& seed, const Tensor& /*offset*/,
                               Scale scale) {
   const auto mask = as_optional(bias);
-  const auto posed = pose({q, k, v, mask, dropout_p, causal, scale});
-  TORCH_CHECK_NOT_IMPLEMENTED(posed.problem, "accelerate_sdpa: ", posed.reason);
-  const bool want_bias = wanted[3] && posed.problem->bias.defined();
+  const auto asked = problem_of({q, k, v, mask, dropout_p, causal, scale});
+  TORCH_CHECK_NOT_IMPLEMENTED(asked.problem, "accelerate_sdpa: ", asked.reason);
+  const bool want_bias = wanted[3] && asked.problem->bias.defined();
   const auto gradients =
-      backward(*posed.problem, key_of(seed), grad_output, {output, {}, statistics}, want_bias);
+      backward(*asked.problem, key_of(seed), grad_output, {output, {}, statistics}, want_bias);
   // A transform that maps over gradients cannot stack undefined ones.
   return {gradients.q, gradients.k, gradients.v, want_bias ? gradients.bias : at::empty({0}, q.options())};
 }
@@ -181,10 +181,10 @@ FusedGradients fused_backward_in_graph(const Tensor& grad_output, const Tensor& 
                                        const Tensor& offset, Scale scale) {
   if (records(grad_output) || records(q) || records(k) || records(v) || records(bias)) {
     const auto mask = as_optional(bias);
-    auto posed = pose({q, k, v, mask, dropout_p, causal, scale});
-    TORCH_CHECK_NOT_IMPLEMENTED(posed.problem, "accelerate_sdpa: ", posed.reason);
-    posed.problem->dropout_key = key_of(seed);
-    auto found = kernels::reference::gradients_with_graph(std::move(*posed.problem), {grad_output, {}, {}});
+    auto asked = problem_of({q, k, v, mask, dropout_p, causal, scale});
+    TORCH_CHECK_NOT_IMPLEMENTED(asked.problem, "accelerate_sdpa: ", asked.reason);
+    asked.problem->dropout_key = key_of(seed);
+    auto found = kernels::reference::gradients_with_graph(std::move(*asked.problem), {grad_output, {}, {}});
     return {found.q, found.k, found.v, found.bias};
   }
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
@@ -262,7 +262,7 @@ struct Silence : c10::WarningHandler {
 
 }  // namespace
 
-void open_doors() {
+void register_sdpa_operators() {
   check_free();
   Silence silent;
   const c10::WarningUtils::WarningHandlerGuard silence(&silent);

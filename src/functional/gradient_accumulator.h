@@ -8,11 +8,12 @@ namespace attentive {
 
 /// The sum of products aᵀ b, to which rows of a and b are added in chunks. Products have the dtype of a and
 /// b, the sum is float32 (float64 for float64).
-class SumOfProducts {
+class GradientAccumulator {
  public:
-  SumOfProducts() = default;
+  GradientAccumulator() = default;
   /// Zeros (rows, columns), like `products`. result: the dtype that `take` will be asked for.
-  SumOfProducts(int64_t rows, int64_t columns, const at::TensorOptions& products, at::ScalarType result);
+  GradientAccumulator(int64_t rows, int64_t columns, const at::TensorOptions& products,
+                      at::ScalarType result);
 
   bool defined() const { return sum_.defined(); }
   /// Adds factor * aᵀ b for a (N, rows) and b (N, columns).

@@ -1,4 +1,4 @@
-#include "functional/sum_of_products.h"
+#include "functional/gradient_accumulator.h"
 
 #include <algorithm>
 #include <utility>
@@ -11,13 +11,13 @@ namespace attentive {
 // The numbers of a sum to which a product is added at a time, so that the product is still in the caches.
 static constexpr int64_t kSumBlock = 1 << 20;
 
-SumOfProducts::SumOfProducts(int64_t rows, int64_t columns, const at::TensorOptions& products,
-                             at::ScalarType result)
+GradientAccumulator::GradientAccumulator(int64_t rows, int64_t columns, const at::TensorOptions& products,
+                                         at::ScalarType result)
     : result_(result),
       sum_(at::zeros({rows, columns},
                      products.dtype(products.dtype() == at::kDouble ? at::kDouble : at::kFloat))) {}
 
-void SumOfProducts::add(const at::Tensor& a, const at::Tensor& b, double factor) {
+void GradientAccumulator::add(const at::Tensor& a, const at::Tensor& b, double factor) {
   if (a.scalar_type() == sum_.scalar_type()) {
     sum_.addmm_(a.t(), b, /*beta=*/1, factor);
     return;
@@ -30,7 +30,7 @@ void SumOfProducts::add(const at::Tensor& a, const at::Tensor& b, double factor)
   }
 }
 
-at::Tensor SumOfProducts::take(const at::Tensor& factor) {
+at::Tensor GradientAccumulator::take(const at::Tensor& factor) {
   auto sum = std::exchange(sum_, {});
   if (factor.defined()) sum.mul_(factor);
   return sum.to(result_);

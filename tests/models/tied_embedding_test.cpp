@@ -43,7 +43,7 @@ at::Tensor loss_of_rows(const at::Tensor& rows, const at::Tensor& head) {
 }
 
 at::Tensor tied_loss(const at::Tensor& weight, const at::Tensor& ids) {
-  const TokenWeights weights(weight, weight, ids);
+  const TiedEmbedding weights(weight, weight, ids);
   return loss_of_rows(weights.rows_of(ids), weights.head());
 }
 
@@ -53,7 +53,7 @@ at::Tensor plain_loss(const at::Tensor& weight, const at::Tensor& ids) {
 
 }  // namespace
 
-TEST_CASE("a tied weight's gradient has the bits of autograd's own", "[token_weights]") {
+TEST_CASE("a tied weight's gradient has the bits of autograd's own", "[tied_embedding]") {
   at::manual_seed(1);
   const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kDouble);
   const int before = at::get_num_threads();
@@ -74,10 +74,10 @@ TEST_CASE("a tied weight's gradient has the bits of autograd's own", "[token_wei
   at::set_num_threads(before);
 }
 
-TEST_CASE("one use of a tied weight alone has a dense gradient", "[token_weights]") {
+TEST_CASE("one use of a tied weight alone has a dense gradient", "[tied_embedding]") {
   at::manual_seed(2);
   const auto weight = table(), ids = repeated_ids(), x = at::randn({4, kFeatures});
-  const TokenWeights weights(weight, weight, ids);
+  const TiedEmbedding weights(weight, weight, ids);
   const auto of_rows = grad({weights.rows_of(ids).square().sum()}, {weight})[0];
   CHECK(of_rows.layout() == at::kStrided);
   CHECK(bit_equal(of_rows, grad({at::embedding(weight, ids).square().sum()}, {weight})[0]));
@@ -85,10 +85,10 @@ TEST_CASE("one use of a tied weight alone has a dense gradient", "[token_weights
   CHECK(bit_equal(of_head, grad({at::linear(x, weight).square().sum()}, {weight})[0]));
 }
 
-TEST_CASE("a gradient that somebody else holds is not changed", "[token_weights]") {
+TEST_CASE("a gradient that somebody else holds is not changed", "[tied_embedding]") {
   at::manual_seed(3);
   const auto weight = table(), ids = repeated_ids();
-  const TokenWeights weights(weight, weight, ids);
+  const TiedEmbedding weights(weight, weight, ids);
   at::Tensor held;
   SECTION("the tensor") {
     weights.head().register_hook([&](const at::Tensor& gradient) { held = gradient; });
@@ -103,7 +103,7 @@ TEST_CASE("a gradient that somebody else holds is not changed", "[token_weights]
   CHECK_FALSE(bit_equal(held, total));
 }
 
-TEST_CASE("a tied weight has second derivatives", "[token_weights]") {
+TEST_CASE("a tied weight has second derivatives", "[tied_embedding]") {
   at::manual_seed(4);
   const auto weight = table(at::kDouble), ids = repeated_ids(), along = at::randn_like(weight);
   const auto second = [&](const at::Tensor& loss) {
@@ -113,18 +113,18 @@ TEST_CASE("a tied weight has second derivatives", "[token_weights]") {
   CHECK_CLOSE(second(tied_loss(weight, ids)), second(plain_loss(weight, ids)));
 }
 
-TEST_CASE("two weights, and more tokens than words, are read as they are", "[token_weights]") {
+TEST_CASE("two weights, and more tokens than words, are read as they are", "[tied_embedding]") {
   at::manual_seed(5);
   const auto weight = table(), other = table(), ids = repeated_ids();
-  CHECK(TokenWeights(weight, other, ids).head().is_same(other));
+  CHECK(TiedEmbedding(weight, other, ids).head().is_same(other));
   const auto every = at::arange(kVocabulary).unsqueeze(0);
-  CHECK(TokenWeights(weight, weight, every).head().is_same(weight));
-  CHECK(TokenWeights(weight.detach(), weight.detach(), ids).rows_of(ids).requires_grad() == false);
+  CHECK(TiedEmbedding(weight, weight, every).head().is_same(weight));
+  CHECK(TiedEmbedding(weight.detach(), weight.detach(), ids).rows_of(ids).requires_grad() == false);
   const torch::NoGradGuard no_grad;
-  CHECK(TokenWeights(weight, weight, ids).head().is_same(weight));
+  CHECK(TiedEmbedding(weight, weight, ids).head().is_same(weight));
 }
 
-TEST_CASE("a tied model's gradient is the sum of an untied one's", "[token_weights]") {
+TEST_CASE("a tied model's gradient is the sum of an untied one's", "[tied_embedding]") {
   const auto check = [](auto options, auto make) {
     auto tied = make(options.tied(true)), untied = make(options.tied(false));
     {
@@ -146,7 +146,7 @@ TEST_CASE("a tied model's gradient is the sum of an untied one's", "[token_weigh
   check(LlamaOptions(kVocabulary, 8, 2, 1), [](const LlamaOptions& options) { return Llama(options); });
 }
 
-TEST_CASE("a tied model needs memory for one gradient of its table", "[token_weights]") {
+TEST_CASE("a tied model needs memory for one gradient of its table", "[tied_embedding]") {
   at::manual_seed(7);
   constexpr int64_t kMany = 20000, kWide = 64;
   GPT model(GPTOptions(kMany, 8, kWide, 2, 1).tied(true));

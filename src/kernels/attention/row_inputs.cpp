@@ -1,4 +1,4 @@
-#include "kernels/attention/row_terms.h"
+#include "kernels/attention/row_inputs.h"
 
 #include <algorithm>
 #include <type_traits>
@@ -38,17 +38,17 @@ bool reads_in_place(const Call& call) {
 
 }  // namespace
 
-RowTerms::RowTerms(const Call& call, Scratch& scratch, int64_t rows, int64_t cols, bool dropped)
+RowInputs::RowInputs(const Call& call, Scratch& scratch, int64_t rows, int64_t cols, bool dropped)
     : call_(call),
       cols_(cols),
       groups_(cols / 16 + 16),
       keep_(scratch.take<uint8_t>(call.keep.col != 1 || call.own.mask ? rows * cols : 0)),
       bias_(reads_in_place(call) ? nullptr : scratch.take<float>(rows * cols)),
       drop_(dropped && call.dropout ? scratch.take<uint16_t>(rows * groups_) : nullptr),
-      own_(call, OwnRows::Along::Keys) {}
+      own_(call, UserRows::Along::Keys) {}
 
-void RowTerms::set(SoftmaxRow& row, int64_t slot, int64_t b, int64_t h, int64_t i, int64_t from, int64_t cols,
-                   bool tested) const {
+void RowInputs::set(SoftmaxRow& row, int64_t slot, int64_t b, int64_t h, int64_t i, int64_t from,
+                    int64_t cols, bool tested) const {
   row.lo = std::max<int64_t>(call_.key_lo(i) - from, 0);
   row.hi = std::clamp<int64_t>(call_.key_hi(b, i) - from, 0, cols);
   row.rule = call_.rule_of(b, h);
@@ -82,12 +82,12 @@ void RowTerms::set(SoftmaxRow& row, int64_t slot, int64_t b, int64_t h, int64_t 
   row.keep = shown;
 }
 
-void RowTerms::score(SoftmaxRow* rows, int64_t count, int64_t b, int64_t h, int64_t i, int64_t from) const {
+void RowInputs::score(SoftmaxRow* rows, int64_t count, int64_t b, int64_t h, int64_t i, int64_t from) const {
   if (!call_.own.score) return;
   for (int64_t r = 0; r < count; ++r) ranges_[static_cast<size_t>(r)] = {rows[r].lo, rows[r].hi};
   const Matrix<float> scores{rows[0].scores, count, rows[0].cols,
                              count > 1 ? rows[1].scores - rows[0].scores : 0};
-  float largest[OwnRows::kMostRows];
+  float largest[UserRows::kMostRows];
   own_.scores_of_queries({b, h, i, count, from, rows[0].cols}, ranges_.data(), scores,
                          call_.normalise ? largest : nullptr);
   if (!call_.normalise) return;

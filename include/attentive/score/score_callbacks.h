@@ -35,7 +35,7 @@ struct CapturedView {
 /// One row of a tile: pairs of one query and consecutive keys, or of one key and consecutive queries. Columns
 /// [lo, hi) hold pairs that the position shows. Rows are padded to 16 numbers, of which those of other
 /// columns mean nothing.
-struct PairRow {
+struct CallbackRow {
   int64_t batch = 0, head = 0;
   int64_t query = 0, key = 0;  ///< of column 0; one of them grows along the row
   int64_t queries = 0, keys = 0;
@@ -73,7 +73,7 @@ struct PairRow {
     log_keys = std::log(static_cast<float>(keys));
   }
   /// Takes over the faults that a copy of the row found.
-  void take_faults(const PairRow& copy) {
+  void take_faults(const CallbackRow& copy) {
     if (copy.divided_by_zero) divided_by_zero = true;
     if (!copy.bad) return;
     bad = copy.bad;
@@ -84,22 +84,22 @@ struct PairRow {
 };
 
 /// The columns [lo, hi) of a row; none if lo is not below hi.
-struct PairRange {
+struct CallbackRange {
   int64_t lo = 0, hi = 0;
 };
 
 /// Rows of consecutive queries, or of consecutive keys, of a tile.
-struct PairStrip {
-  PairRow row;  ///< the first one, but for its range
+struct CallbackStrip {
+  CallbackRow row;  ///< the first one, but for its range
   int64_t rows = 1;
-  const PairRange* ranges = nullptr;  ///< of each row
+  const CallbackRange* ranges = nullptr;  ///< of each row
   /// Numbers from a row's `scores`, `slopes` and `inputs` to those of the next one.
   int64_t scores_stride = 0, slopes_stride = 0, inputs_stride = 0;
   float* largest = nullptr;  ///< out, of each query: the largest f(s), -inf if all are NaN; null: not wanted
 };
 
-using PairCode = void (*)(const void* function, PairRow& row);
-using StripCode = void (*)(const void* function, PairStrip& strip);
+using PairCode = void (*)(const void* function, CallbackRow& row);
+using StripCode = void (*)(const void* function, CallbackStrip& strip);
 
 /// The code of one instruction set, of a score or of a mask; all null if there is none.
 struct PairFunctionCode {
@@ -143,10 +143,10 @@ class PairFunction {
   PairFunction(const PairFunction&) = delete;
   PairFunction& operator=(const PairFunction&) = delete;
 
-  virtual TensorScore score(const TensorScore& s, const TensorPairs& at) const = 0;
-  virtual TensorMask mask(const TensorPairs& at) const = 0;
+  virtual TensorScore score(const TensorScore& s, const TensorPairs& pair) const = 0;
+  virtual TensorMask mask(const TensorPairs& pair) const = 0;
   /// Evaluates a mask for a whole tile; unless it is overridden, the pairs have to decide.
-  virtual TileMask mask_of_tile(const TilePairs& at) const;
+  virtual TileMask mask_of_tile(const TilePairs& pair) const;
   virtual const void* function() const = 0;
   virtual const PairFunctionCode& code(VectorSet set) const = 0;
 

@@ -1,4 +1,4 @@
-#include "kernels/attention/own_functions.h"
+#include "kernels/attention/user_functions.h"
 
 #include <algorithm>
 #include <array>
@@ -29,7 +29,7 @@ bool Call::unhidden(int64_t b, int64_t h, int64_t i, int64_t j) const {
   const int64_t from = j / detail::kMostLanes * detail::kMostLanes;
   uint8_t shown[detail::kMostLanes];
   std::fill_n(shown, detail::kMostLanes, uint8_t{1});
-  cpu::OwnRows(*this, cpu::OwnRows::Along::Keys)
+  cpu::UserRows(*this, cpu::UserRows::Along::Keys)
       .mask({b, h, i, 1, from, detail::kMostLanes}, {j - from, j - from + 1}, shown);
   return shown[j - from] != 0;
 }
@@ -52,24 +52,24 @@ void Call::dropout_bits(int64_t b, int64_t h, int64_t i, int64_t from, int64_t t
 
 namespace cpu {
 
-OwnRows::OwnRows(const Call& call, Along along) : call_(call), along_(along) {
+UserRows::UserRows(const Call& call, Along along) : call_(call), along_(along) {
   pairs_.set_lengths(call.whole_queries ? call.whole_queries : call.L,
                      call.whole_keys ? call.whole_keys : call.S);
   pairs_.scale = call.rule.scale;
   pairs_.captured = call.own.captured;
 }
 
-void OwnRows::place(const Pairs& at, const detail::PairRange& range) {
-  pairs_.batch = at.b + call_.batch_offset;
-  pairs_.head = at.h + call_.head_offset;
-  pairs_.query = call_.key_offset + call_.band.position(at.i0);
-  pairs_.key = call_.key_offset + at.j0;
+void UserRows::place(const Pairs& offset, const detail::CallbackRange& range) {
+  pairs_.batch = offset.b + call_.batch_offset;
+  pairs_.head = offset.h + call_.head_offset;
+  pairs_.query = call_.key_offset + call_.band.position(offset.i0);
+  pairs_.key = call_.key_offset + offset.j0;
   pairs_.lo = range.lo;
   pairs_.hi = range.hi;
 }
 
 // Calls the function of scores for the rows of a strip.
-void OwnRows::run(const Pairs& strip, const detail::PairRange* ranges, detail::StripCode code) {
+void UserRows::run(const Pairs& strip, const detail::CallbackRange* ranges, detail::StripCode code) {
   const bool along_keys = along_ == Along::Keys;
   place(strip);
   strip_.rows = along_keys ? strip.queries : strip.keys;
@@ -90,9 +90,9 @@ void OwnRows::run(const Pairs& strip, const detail::PairRange* ranges, detail::S
     Pairs row = strip;
     (along_keys ? row.i0 : row.j0) += n;
     place(row, ranges[n]);
-    check(row, ranges[n], /*is_mask=*/false, [&](detail::PairRow& pair) {
-      const detail::PairRange range{pair.lo, pair.hi};
-      detail::PairStrip one{.row = pair, .ranges = &range};
+    check(row, ranges[n], /*is_mask=*/false, [&](detail::CallbackRow& pair) {
+      const detail::CallbackRange range{pair.lo, pair.hi};
+      detail::CallbackStrip one{.row = pair, .ranges = &range};
       code(call_.own.score.object, one);
       pair = one.row;
     });
@@ -102,7 +102,7 @@ void OwnRows::run(const Pairs& strip, const detail::PairRange* ranges, detail::S
 // Throws what went wrong in a row, unless it was a lookup for a hidden pair. `code` is called for one visible
 // pair after the other, on numbers that nobody reads.
 template <class Code>
-void OwnRows::check(const Pairs& row, const detail::PairRange& range, bool is_mask, const Code& code) {
+void UserRows::check(const Pairs& row, const detail::CallbackRange& range, bool is_mask, const Code& code) {
   TORCH_CHECK_VALUE(!pairs_.divided_by_zero, "score: an index is divided by 0");
   pairs_.bad = nullptr;
   const auto size = static_cast<size_t>(range.hi) + detail::kMostLanes;
@@ -127,16 +127,17 @@ void OwnRows::check(const Pairs& row, const detail::PairRange& range, bool is_ma
   }
 }
 
-void OwnRows::scores_of_queries(const Pairs& strip, const detail::PairRange* ranges,
-                                const Matrix<float>& scores, float* largest) {
+void UserRows::scores_of_queries(const Pairs& strip, const detail::CallbackRange* ranges,
+                                 const Matrix<float>& scores, float* largest) {
   pairs_.scores = scores.data;
   strip_.scores_stride = scores.stride;
   strip_.largest = largest;
   run(strip, ranges, call_.own.score.code->scores_along_keys);
 }
 
-void OwnRows::scores_of_keys(const Pairs& strip, const detail::PairRange* ranges, const Matrix<float>& scores,
-                             const Matrix<float>& slopes, const Matrix<float>& inputs) {
+void UserRows::scores_of_keys(const Pairs& strip, const detail::CallbackRange* ranges,
+                              const Matrix<float>& scores, const Matrix<float>& slopes,
+                              const Matrix<float>& inputs) {
   pairs_.scores = scores.data;
   pairs_.slopes = slopes.data;
   pairs_.inputs = inputs.data;
@@ -146,19 +147,19 @@ void OwnRows::scores_of_keys(const Pairs& strip, const detail::PairRange* ranges
   run(strip, ranges, call_.own.score.code->scores_along_queries);
 }
 
-void OwnRows::mask(const Pairs& row, const detail::PairRange& range, uint8_t* keep) {
+void UserRows::mask(const Pairs& row, const detail::CallbackRange& range, uint8_t* keep) {
   if (range.lo >= range.hi) return;
   place(row, range);
   pairs_.keep = keep;
-  const OwnFunction& function = call_.own.mask;
+  const UserFunction& function = call_.own.mask;
   const auto code =
       along_ == Along::Keys ? function.code->mask_along_keys : function.code->mask_along_queries;
   code(function.object, pairs_);
   if (pairs_.bad || pairs_.divided_by_zero) [[unlikely]]
-    check(row, range, /*is_mask=*/true, [&](detail::PairRow& pair) { code(function.object, pair); });
+    check(row, range, /*is_mask=*/true, [&](detail::CallbackRow& pair) { code(function.object, pair); });
 }
 
-std::optional<uint8_t> OwnRows::class_of_tile(const detail::PairFunction& mask, const Pairs& tile) {
+std::optional<uint8_t> UserRows::class_of_tile(const detail::PairFunction& mask, const Pairs& tile) {
   place(tile);
   detail::TileEvaluation evaluation{.captured = pairs_.captured};
   const auto range = [&](int64_t least, int64_t count) {
@@ -172,9 +173,9 @@ std::optional<uint8_t> OwnRows::class_of_tile(const detail::PairFunction& mask, 
   return said.may_hold ? BlockClasses::Full : BlockClasses::Empty;
 }
 
-void OwnRows::add_captured_gradients(const Pairs& row, const detail::PairRange& range,
-                                     const detail::CapturedView* captured, float* inputs,
-                                     const float* logit_gradients) {
+void UserRows::add_captured_gradients(const Pairs& row, const detail::CallbackRange& range,
+                                      const detail::CapturedView* captured, float* inputs,
+                                      const float* logit_gradients) {
   if (range.lo >= range.hi) return;
   place(row, range);
   pairs_.scores = inputs;
@@ -184,7 +185,7 @@ void OwnRows::add_captured_gradients(const Pairs& row, const detail::PairRange& 
   pairs_.bad = nullptr;  // the row of scores has reported it
 }
 
-OwnFunction function_here(const detail::PairFunction& function) {
+UserFunction function_here(const detail::PairFunction& function) {
   return {function.function(), &function.code(vector_code().set)};
 }
 
@@ -221,12 +222,12 @@ void classify_blocks(const Call& call, const detail::PairFunction& mask, uint8_t
   constexpr int64_t kTiles = 16;
   const int64_t rows = round_up(call.L, kClassTile) / kClassTile,
                 columns = round_up(call.S, kClassTile) / kClassTile;
-  for_each_item(call.B * call.H * rows, call.worth_sharing(1), [&](int64_t item) {
+  for_each_item(call.B * call.H * rows, call.worth_threads(1), [&](int64_t item) {
     const int64_t head = item / rows, first = item % rows * kClassTile,
                   last = std::min(first + kClassTile, call.L);
     const auto keys_from = [&](int64_t tile) { return std::min(tile * kClassTile, call.S); };
     std::array<uint8_t, kTiles * kClassTile> keep;
-    OwnRows own(call, OwnRows::Along::Keys);
+    UserRows own(call, UserRows::Along::Keys);
     uint8_t* const of_row = classes + item * columns;
     // Asks the pairs of the tiles [begin, end).
     const auto ask_pairs = [&](int64_t begin, int64_t end) {

@@ -16,7 +16,7 @@
 
 #include "kernels/attention/logit_gradients.h"
 #include "kernels/attention/passes.h"
-#include "kernels/attention/row_terms.h"
+#include "kernels/attention/row_inputs.h"
 #include "kernels/gemm/operands.h"
 #include "kernels/gemm/scratch.h"
 
@@ -29,9 +29,9 @@ constexpr int64_t kValuePanel = 64;                     // values per panel of V
 
 // Tile sizes, and the parts into which the queries of a head are dealt, depend only on the shape of the head,
 // so that its gradients have the same bits whatever else the call contains.
-class WeighedBackward {
+class BackwardFromWeights {
  public:
-  WeighedBackward(const Call& call, const BackwardTensors<float>& tensors)
+  BackwardFromWeights(const Call& call, const BackwardTensors<float>& tensors)
       : call_(call),
         t_(tensors),
         wide_(round_up(call.S, kValuePanel)),
@@ -44,12 +44,12 @@ class WeighedBackward {
                     call.group * ((tensors.logits.by_key ? 1 : 0) + (tensors.logits.slopes ? 1 : 0)))) {}
 
   void run() const {
-    const bool parallel = call_.worth_sharing(2 * (call_.D + call_.Dv));
+    const bool parallel = call_.worth_threads(2 * (call_.D + call_.Dv));
     const int64_t bytes = parts_ * slot_size_ * static_cast<int64_t>(sizeof(float));
-    for_each_turn(call_, t_.logits.pair_sums, [&](const Turn& turn) {
-      compute_turn(
-          turn, {parts_, bytes, parallel}, [&](int64_t head) { whole(head); },
-          [&](int64_t first, int64_t count) { share(turn, first, count, parallel); });
+    for_each_batch_of_heads(call_, t_.logits.pair_sums, [&](const HeadBatch& batch) {
+      compute_batch_of_heads(
+          batch, {parts_, bytes, parallel}, [&](int64_t head) { whole(head); },
+          [&](int64_t first, int64_t count) { share(batch, first, count, parallel); });
     });
   }
 
@@ -79,7 +79,7 @@ class WeighedBackward {
     Matrix<float> products, dropped;  // dP, which becomes dS; P after dropout
     float *q_copy, *grad_copy, *clean_k;
     float *grad_weights, *logits;  // a row each; null: not needed
-    RowTerms terms;
+    RowInputs terms;
   };
   Head pack(int64_t kv_head, Scratch& scratch) const {
     const int64_t b = kv_head / call_.Hkv, hkv = kv_head % call_.Hkv;
@@ -120,20 +120,20 @@ class WeighedBackward {
     write(head.b, head.hkv, slot_at(sums));
   }
 
-  // All threads share `count` key heads of the turn from its head `first` on: they compute their parts, then
+  // All threads share `count` key heads of the batch from its head `first` on: they compute their parts, then
   // add these.
-  void share(const Turn& turn, int64_t first, int64_t count, bool parallel) const {
+  void share(const HeadBatch& batch, int64_t first, int64_t count, bool parallel) const {
     thread_local Scratch arena;
     arena.reset();
     float* const all_sums = arena.take<float>(count * parts_ * slot_size_);
     for_each_item(count * parts_, parallel, [&](int64_t item) {
       Scratch& scratch = Scratch::of_this_thread();
       scratch.reset();
-      const Head head = pack(turn.head(first + item / parts_), scratch);
+      const Head head = pack(batch.head(first + item / parts_), scratch);
       accumulate(head, workspace(scratch), item % parts_, all_sums + item * slot_size_);
     });
     for_each_item(count, parallel, [&](int64_t place) {
-      const int64_t kv_head = turn.head(first + place);
+      const int64_t kv_head = batch.head(first + place);
       float* const sums = all_sums + place * parts_ * slot_size_;
       for (int64_t part = 1; part < parts_; ++part)
         elementwise().add(sums + part * slot_size_, sums, slot_size_);
@@ -157,10 +157,10 @@ class WeighedBackward {
       elementwise().convert(slot.grad_v.row(j), t_.grad_v.at(b, hkv, j), call_.Dv);
     }
     for (int64_t g = 0; g < call_.group; ++g) {
-      const int64_t at = call_.key_index(b, call_.query_head(hkv, g), 0);
-      if (t_.logits.by_key) std::copy_n(slot.by_key.row(g), call_.S, t_.logits.by_key + at);
+      const int64_t offset = call_.key_index(b, call_.query_head(hkv, g), 0);
+      if (t_.logits.by_key) std::copy_n(slot.by_key.row(g), call_.S, t_.logits.by_key + offset);
       if (t_.logits.slopes)
-        std::transform(slot.slopes.row(g), slot.slopes.row(g) + call_.S, t_.logits.slopes + at,
+        std::transform(slot.slopes.row(g), slot.slopes.row(g) + call_.S, t_.logits.slopes + offset,
                        std::negate());
     }
   }
@@ -207,7 +207,7 @@ class WeighedBackward {
     // dV = dV + Pᵀ dO and dK = dK + scale · dSᵀ Q
     const int64_t first_query = call_.query_lo(to - 1) - (tile.cols - 1) - i0,
                   last_query = call_.query_hi(head.b, from) - i0;
-    const Reach seen{.inner = last_query, .first_inner = first_query};
+    const BandBounds seen{.inner = last_query, .first_inner = first_query};
     const auto q = lhs_of(rows_of(t_.q, head.b, h, i0, rows, call_.D), work.q_copy);
     products().add_transposed(weights, as_rhs(grad), slot.grad_v.part(from, tile.cols), seen);
     products().add_transposed(gradients, as_rhs(q), slot.grad_k.part(from, tile.cols), seen);
@@ -216,14 +216,14 @@ class WeighedBackward {
   // Turns products into dS, and takes the weights after dropout.
   void take_gradients(const Workspace& work, const Slot& slot, const Tile& tile) const {
     SoftmaxRow terms{.scores = nullptr, .cols = round_up(tile.cols, 16)};
-    WeighedRow row{};
+    StoredWeightsRow row{};
     row.terms = &terms;
     row.survivor_scale = call_.survivor_scale;
     row.normalised = call_.normalise;
     for (int64_t r = 0; r < tile.rows; ++r) {
-      const int64_t i = tile.i0 + r, at = call_.row_index(tile.b, tile.h, i);
+      const int64_t i = tile.i0 + r, offset = call_.row_index(tile.b, tile.h, i);
       work.terms.set(terms, 0, tile.b, tile.h, i, tile.from, tile.cols);
-      row.weights = t_.weights + at * call_.S + tile.from;
+      row.weights = t_.weights + offset * call_.S + tile.from;
       row.grad_weights = t_.grad_weights.at(tile.b, tile.h, i, tile.from);
       if (work.grad_weights) {
         widen_row(row.grad_weights, t_.grad_weights.col, work.grad_weights, tile.cols);
@@ -232,8 +232,8 @@ class WeighedBackward {
       row.products = work.products.row(r);
       row.dropped = work.dropped.row(r);
       if (work.logits) row.logits = work.logits + tile.from;
-      row.delta = t_.grad_logsumexp ? -t_.grad_logsumexp[at] : 0.0f;
-      rows_code().weighed_row(row);
+      row.delta = t_.grad_logsumexp ? -t_.grad_logsumexp[offset] : 0.0f;
+      rows_code().stored_weights_row(row);
       write_row_sums(call_, t_, tile.b, tile.h, i, row.delta);
       if (work.logits) write_logits(work, slot, tile, i, terms.distance);
     }
@@ -284,8 +284,8 @@ class WeighedBackward {
 
 }  // namespace
 
-void weighed_backward(const Call& call, const BackwardTensors<float>& tensors) {
-  WeighedBackward(call, tensors).run();
+void backward_from_weights(const Call& call, const BackwardTensors<float>& tensors) {
+  BackwardFromWeights(call, tensors).run();
 }
 
 }  // namespace attentive::kernels::cpu

@@ -1,7 +1,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
 
-#include <attentive/score/pair_functions.h>
+#include <attentive/score/score_callbacks.h>
 #include <attentive/score/tensors.h>
 #include <attentive/score/tiles.h>
 
@@ -16,9 +16,9 @@ void PairFunction::evaluate() const {
     const auto place = [&](int64_t batch, int64_t heads) {
       return TensorIndex(at::zeros({batch, heads, 1, 1}, at::kLong), &evaluation);
     };
-    const TensorPairs at{place(2, 1), place(1, 2),     place(1, 1),
-                         place(1, 1), place(1, 1) + 1, place(1, 1) + 1};
-    const auto result = is_mask_ ? mask(at).pairs : score(TensorScore(at::zeros({1, 1, 1, 1})), at).pairs;
+    const TensorPairs pair{place(2, 1), place(1, 2),     place(1, 1),
+                           place(1, 1), place(1, 1) + 1, place(1, 1) + 1};
+    const auto result = is_mask_ ? mask(pair).pairs : score(TensorScore(at::zeros({1, 1, 1, 1})), pair).pairs;
     by_batch_ = result.dim() == 4 && result.size(0) == 2;
     by_head_ = result.dim() >= 3 && result.size(result.dim() - 3) == 2;
   });

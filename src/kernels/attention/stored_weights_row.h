@@ -8,7 +8,7 @@
 ATTENTIVE_SIMD_BEGIN
 
 /// The variants of the loops over a row.
-struct WeighedKind {
+struct StoredWeightsKind {
   bool drop;  ///< dropout
   Hides hides;
 };
@@ -22,8 +22,8 @@ inline Int shown(const SoftmaxRow& row, int64_t c) {
 
 /// Adds the incoming gradients of the weights in the columns [first, hi) to the products, copies the weights
 /// to `dropped`, and returns the dot product of the two.
-template <WeighedKind kKind>
-float sum_of_gradients(const WeighedRow& row, int64_t first, int64_t hi) {
+template <StoredWeightsKind kKind>
+float sum_of_gradients(const StoredWeightsRow& row, int64_t first, int64_t hi) {
   const SoftmaxRow& terms = *row.terms;
   const float *const weights = row.weights, *const grad_weights = row.grad_weights;
   float *const products = row.products, *const dropped = row.dropped;
@@ -55,10 +55,10 @@ float sum_of_gradients(const WeighedRow& row, int64_t first, int64_t hi) {
   return sum(total + other);
 }
 
-template <WeighedKind kKind>
-void finish_gradients(const WeighedRow& given, int64_t first, int64_t hi) {
+template <StoredWeightsKind kKind>
+void finish_gradients(const StoredWeightsRow& given, int64_t first, int64_t hi) {
   // Local copies stay in registers: the compiler must assume that the stores in the loop may change `given`.
-  const WeighedRow row = given;
+  const StoredWeightsRow row = given;
   const SoftmaxRow& terms = *row.terms;
   const uint16_t* const drop = terms.drop;
   const Vec delta = all(row.delta), scale = all(terms.rule.scale), survivor_scale = all(row.survivor_scale);
@@ -74,7 +74,7 @@ void finish_gradients(const WeighedRow& given, int64_t first, int64_t hi) {
   }
 }
 
-inline void clear_gradients(const WeighedRow& row, int64_t from, int64_t to) {
+inline void clear_gradients(const StoredWeightsRow& row, int64_t from, int64_t to) {
   for (int64_t c = from; c < to; c += kWidth) {
     store(row.products + c, all(0.0f));
     store(row.dropped + c, all(0.0f));
@@ -96,26 +96,27 @@ inline void for_columns(const SoftmaxRow& row, const Work& work) {
 }
 
 template <bool kDrop>
-inline void weighed_row_as(WeighedRow& row) {
+inline void stored_weights_row_as(StoredWeightsRow& row) {
   const SoftmaxRow& terms = *row.terms;
   // Parts of a long row are summed separately, so that rounding errors grow with their size and number rather
   // than with the length of the row.
   for_columns(terms, [&]<Hides kHides>(int64_t from, int64_t to) {
     for (int64_t c = from; c < to; c += kSummedColumns) {
       const int64_t end = c + kSummedColumns < to ? c + kSummedColumns : to;
-      row.delta += sum_of_gradients<WeighedKind{kDrop, kHides}>(row, c, end < terms.hi ? end : terms.hi);
+      row.delta +=
+          sum_of_gradients<StoredWeightsKind{kDrop, kHides}>(row, c, end < terms.hi ? end : terms.hi);
     }
   });
   for_columns(terms, [&]<Hides kHides>(int64_t from, int64_t to) {
-    finish_gradients<WeighedKind{kDrop, kHides}>(row, from, to);
+    finish_gradients<StoredWeightsKind{kDrop, kHides}>(row, from, to);
   });
 }
 
-void weighed_row(WeighedRow& row) {
+void stored_weights_row(StoredWeightsRow& row) {
   const SoftmaxRow& terms = *row.terms;
   if (terms.hi <= terms.lo) return clear_gradients(row, 0, terms.cols);
   clear_gradients(row, 0, terms.lo / kWidth * kWidth);
-  terms.drop ? weighed_row_as<true>(row) : weighed_row_as<false>(row);
+  terms.drop ? stored_weights_row_as<true>(row) : stored_weights_row_as<false>(row);
   clear_gradients(row, (terms.hi + kWidth - 1) / kWidth * kWidth, terms.cols);
 }
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <array>
 
-#include "kernels/attention/own_functions.h"
+#include "kernels/attention/user_functions.h"
 #include "kernels/gemm/operands.h"
 #include "kernels/gemm/scratch.h"
 
@@ -21,10 +21,10 @@ inline void prefetch_bias(const Call& call, int64_t b, int64_t h, int64_t i, int
   });
 }
 
-class RowTerms {
+class RowInputs {
  public:
   /// Reserves `rows` slots for rows of at most `cols` keys. Without `dropped` every weight survives.
-  RowTerms(const Call& call, Scratch& scratch, int64_t rows, int64_t cols, bool dropped);
+  RowInputs(const Call& call, Scratch& scratch, int64_t rows, int64_t cols, bool dropped);
 
   /// Sets `row` for query i of a head and the keys [from, from + cols), where `from` is a multiple of 16. The
   /// memory that `row` then points to is valid until the next call for the same slot. `tested`: the program's
@@ -32,7 +32,7 @@ class RowTerms {
   void set(SoftmaxRow& row, int64_t slot, int64_t b, int64_t h, int64_t i, int64_t from, int64_t cols,
            bool tested = true) const;
   /// Replaces the scores of rows of consecutive queries, which are set, by those of the program's own
-  /// function, if there is one. `count` is at most OwnRows::kMostRows; the scores are rows of a matrix.
+  /// function, if there is one. `count` is at most UserRows::kMostRows; the scores are rows of a matrix.
   void score(SoftmaxRow* rows, int64_t count, int64_t b, int64_t h, int64_t i, int64_t from) const;
 
   /// Asks for the biases of query i and the keys [from, from + cols), which `set` reads later.
@@ -46,12 +46,12 @@ class RowTerms {
   uint8_t* keep_;          ///< copies of rows that are not contiguous, or masked by a function
   float* bias_;            ///< likewise, or of a half type
   uint16_t* drop_;         ///< null: nothing is dropped
-  mutable OwnRows own_;    ///< the rows at work
-  mutable std::array<detail::PairRange, OwnRows::kMostRows> ranges_;
+  mutable UserRows own_;   ///< the rows at work
+  mutable std::array<detail::CallbackRange, UserRows::kMostRows> ranges_;
 };
 
 /// Turns rows of scores into weights: by the softmax, or as they are.
-inline void weigh_rows(const Call& call, SoftmaxRow* rows, int64_t count) {
+inline void rows_to_weights(const Call& call, SoftmaxRow* rows, int64_t count) {
   call.normalise ? rows_code().softmax_rows(rows, count) : rows_code().plain_rows(rows, count);
 }
 

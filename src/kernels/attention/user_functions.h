@@ -14,43 +14,43 @@ constexpr int64_t kClassTile = detail::BlockClasses::kSize;
 /// or rows of keys along their queries. The columns of a row that hold pairs which the position shows are a
 /// range. Every member throws c10::IndexError for a lookup beyond a captured tensor at a pair that is not
 /// hidden, c10::ValueError for a division of an index by 0, and what the program's function throws.
-class OwnRows {
+class UserRows {
  public:
   static constexpr int64_t kMostRows = 8;  ///< of a strip
 
   enum class Along { Keys, Queries };
-  OwnRows(const Call& call, Along along);
-  OwnRows(const OwnRows&) = delete;
-  OwnRows& operator=(const OwnRows&) = delete;
+  UserRows(const Call& call, Along along);
+  UserRows(const UserRows&) = delete;
+  UserRows& operator=(const UserRows&) = delete;
 
   /// Replaces the raw scores of a strip of queries by those of the score function, after scale and cap.
   /// `largest` receives the largest one of each query, or -inf; NaN counts as -inf; it may be null. Other
   /// columns of the vectors that hold a range become -inf; the scores are padded to whole vectors.
-  void scores_of_queries(const Pairs& strip, const detail::PairRange* ranges, const Matrix<float>& scores,
+  void scores_of_queries(const Pairs& strip, const detail::CallbackRange* ranges, const Matrix<float>& scores,
                          float* largest);
   /// Replaces those of a strip of keys. `slopes` receives the derivatives by the raw scores, and `inputs` the
   /// scores before the function, if it has memory.
-  void scores_of_keys(const Pairs& strip, const detail::PairRange* ranges, const Matrix<float>& scores,
+  void scores_of_keys(const Pairs& strip, const detail::CallbackRange* ranges, const Matrix<float>& scores,
                       const Matrix<float>& slopes, const Matrix<float>& inputs);
   /// Sets those columns of `keep` to 0 that the mask function hides in a row.
-  void mask(const Pairs& row, const detail::PairRange& range, uint8_t* keep);
+  void mask(const Pairs& row, const detail::CallbackRange& range, uint8_t* keep);
   /// The class of a tile, if the call's mask, which is `mask`, tells it without the pairs; along keys.
   std::optional<uint8_t> class_of_tile(const detail::PairFunction& mask, const Pairs& tile);
   /// Adds to the gradients of `captured`, from `inputs` and the gradients of the new scores of a row.
-  void add_captured_gradients(const Pairs& row, const detail::PairRange& range,
+  void add_captured_gradients(const Pairs& row, const detail::CallbackRange& range,
                               const detail::CapturedView* captured, float* inputs,
                               const float* logit_gradients);
 
  private:
-  void place(const Pairs& at, const detail::PairRange& range = {});
-  void run(const Pairs& strip, const detail::PairRange* ranges, detail::StripCode code);
+  void place(const Pairs& offset, const detail::CallbackRange& range = {});
+  void run(const Pairs& strip, const detail::CallbackRange* ranges, detail::StripCode code);
   template <class Code>
-  void check(const Pairs& row, const detail::PairRange& range, bool is_mask, const Code& code);
+  void check(const Pairs& row, const detail::CallbackRange& range, bool is_mask, const Code& code);
 
   const Call& call_;
   const Along along_;
-  detail::PairStrip strip_;
-  detail::PairRow& pairs_ = strip_.row;  ///< the row at work
+  detail::CallbackStrip strip_;
+  detail::CallbackRow& pairs_ = strip_.row;  ///< the row at work
 };
 
 /// Writes the class of each tile of the call's mask, which is `mask`, (B, H, blocks of queries, blocks of
@@ -58,6 +58,6 @@ class OwnRows {
 void classify_blocks(const Call& call, const detail::PairFunction& mask, uint8_t* classes);
 
 /// A function in its code for the instruction set of this process.
-OwnFunction function_here(const detail::PairFunction& function);
+UserFunction function_here(const detail::PairFunction& function);
 
 }  // namespace attentive::kernels::cpu
