@@ -1,3 +1,5 @@
+#include "files/safetensors.h"
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -24,7 +26,6 @@
 #include "core/check.h"
 #include "files/byte_source.h"
 #include "files/dtypes.h"
-#include "files/safetensors.h"
 
 static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
 

@@ -19,7 +19,7 @@ FIXES = {  # text of the messages: the numbers of the mistakes
     "a mask function takes (auto pair), and is const": (7,),
     "a score function returns a number per pair, the new score": (8, 9),
     "a mask function returns a condition per pair, such as pair.query >= pair.key": (10, 11),
-    "a lookup in a captured tensor takes one to four indices of `at` and integers": (12, 13, 14, 15, 18, 19),
+    "a lookup in a captured tensor takes one to four indices of `pair` and integers": (12, 13, 14, 15, 18, 19),
     "an index is divided by a number that is the same for all pairs, such as 16": (16, 17),
 }
 SOURCE = Path(__file__).with_name("score_mistakes.cpp")

@@ -23,9 +23,9 @@ struct Evaluation {
   std::vector<float> captured;                   ///< their derivatives by the numbers of the captured tensor
 };
 
-/// Evaluates a score function for these scores. Both `pair.query` and `pair.key` are 0 at the first of them, and
-/// one of them grows, so that `pair.query + pair.key` is the place in the row. The function may capture one
-/// tensor, `second`, which it reads at that place.
+/// Evaluates a score function for these scores. Both `pair.query` and `pair.key` are 0 at the first of them,
+/// and one of them grows, so that `pair.query + pair.key` is the place in the row. The function may capture
+/// one tensor, `second`, which it reads at that place.
 Evaluation evaluate(const ScoreMod& score, detail::VectorSet set, const std::vector<float>& scores,
                     const at::Tensor& second = {});
 

@@ -12,7 +12,7 @@
 namespace attentive {
 
 namespace detail {
-/// An integer, an index of `at`, or `at`; of vectors, an index knows its row.
+/// An integer, an index of `pair`, or `pair`; of vectors, an index knows its row.
 template <class I>
 concept LookupArgument = std::integral<I> || std::same_as<I, TensorIndex> || std::same_as<I, TileIndex> ||
     requires(const I& i) {
@@ -20,7 +20,8 @@ concept LookupArgument = std::integral<I> || std::same_as<I, TensorIndex> || std
 } || requires(const I& i) {
   i.batch;
 };
-/// Whether these types may be the arguments of a lookup: up to four indices, or `at` and up to four integers.
+/// Whether these types may be the arguments of a lookup: up to four indices, or `pair` and up to four
+/// integers.
 template <class... I>
 inline constexpr bool kLookup = (LookupArgument<I> && ...) && (0 + ... + !std::is_arithmetic_v<I>) > 0 &&
                                 sizeof...(I) <= kMostIndices + ((0 + ... + !std::is_arithmetic_v<I>) == 1);
@@ -37,15 +38,15 @@ class Captured {
  public:
   explicit Captured(std::shared_ptr<const detail::CapturedTensor> tensor) : tensor_(std::move(tensor)) {}
 
-  /// One number per pair. The arguments are indices of `at` and integers; `at` itself may stand before
-  /// integers that no index accompanies: `table(at, 0)`, and alone, `scale(at)`, it reads a tensor without
-  /// dimensions.
+  /// One number per pair. The arguments are indices of `pair` and integers; `pair` itself may stand before
+  /// integers that no index accompanies: `table(pair, 0)`, and alone, `scale(pair)`, it reads a tensor
+  /// without dimensions.
   template <class... I>
   auto operator()(const I&... indices) const {
     static_assert(
         detail::kLookup<I...>,
-        "a lookup in a captured tensor takes one to four indices of `at` and integers, of which one "
-        "is of `at`, or `at` itself before integers: table(pair.head, 0), table(at, 3), scale(at)");
+        "a lookup in a captured tensor takes one to four indices of `pair` and integers, of which one "
+        "is of `pair`, or `pair` itself before integers: table(pair.head, 0), table(pair, 3), scale(pair)");
     if constexpr (!detail::kLookup<I...>) {
       return 0;  // so that there is one error
     } else if constexpr (detail::kOfTensors<I...>) {
@@ -72,8 +73,8 @@ class CapturedIndices {
   auto operator()(const I&... indices) const {
     static_assert(
         detail::kLookup<I...>,
-        "a lookup in a captured tensor takes one to four indices of `at` and integers, of which one "
-        "is of `at`, or `at` itself before integers: table(pair.head, 0), table(at, 3), scale(at)");
+        "a lookup in a captured tensor takes one to four indices of `pair` and integers, of which one "
+        "is of `pair`, or `pair` itself before integers: table(pair.head, 0), table(pair, 3), scale(pair)");
     if constexpr (!detail::kLookup<I...>) {
       return 0;  // so that there is one error
     } else if constexpr (detail::kOfTensors<I...>) {
@@ -95,7 +96,9 @@ class CapturedIndices {
 /// holds the tensor, whose numbers are read at each call; one that is not float32 is converted at each call.
 ///
 ///   const auto slope = captured(slopes);  // (H)
-///   auto score = score_mod([=](auto s, auto pair) { return s - slope(pair.head) * abs(pair.query - pair.key); });
+///   auto score = score_mod([=](auto s, auto pair) {
+///     return s - slope(pair.head) * abs(pair.query - pair.key);
+///   });
 Captured captured(const at::Tensor& tensor);
 
 /// An integer tensor of at most four dimensions whose numbers are indices, such as the document of each
@@ -156,10 +159,10 @@ class MaskFunction final : public PairFunction {
 ///   auto score = score_mod([](auto s, auto pair) { return s - 0.1f * abs(pair.query - pair.key); });
 ///   auto y = attention(q, k, v, {.causal = Causal::BottomRight}, {.score = score}).output;
 ///
-/// `s` is the score after scale and softcap, before biases, ALiBi and masks, which follow. `at` has the
-/// indices `pair.batch`, `pair.head`, `pair.query` and `pair.key`, and the lengths `pair.queries` and `pair.keys`. A
-/// query counts as windows and ALiBi do, so that the last query has the place of the last key; in packed
-/// sequences, places count inside the sequence. The lambda may use
+/// `s` is the score after scale and softcap, before biases, ALiBi and masks, which follow. `pair` has
+/// the indices `pair.batch`, `pair.head`, `pair.query` and `pair.key`, and the lengths `pair.queries` and
+/// `pair.keys`. A query counts as windows and ALiBi do, so that the last query has the place of the last key;
+/// in packed sequences, places count inside the sequence. The lambda may use
 ///
 ///   + - * /                          of numbers and indices; indices also have %; both round down
 ///   < <= > >= == !=                  which give conditions, with & | ^ !, and where(condition, yes, no)

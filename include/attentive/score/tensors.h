@@ -108,7 +108,7 @@ requires std::is_arithmetic_v<A> && std::is_arithmetic_v<B> TensorScore where(co
   return where(condition, TensorScore(static_cast<double>(yes)), TensorScore(static_cast<double>(no)));
 }
 
-/// The arguments of a lookup: indices and integers, or `at` and then integers.
+/// The arguments of a lookup: indices and integers, or `pair` and then integers.
 struct TensorArguments {
   const TensorEvaluation* evaluation = nullptr;
   std::vector<TensorIndex> indices;

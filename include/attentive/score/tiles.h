@@ -109,7 +109,7 @@ requires std::is_arithmetic_v<A> && std::is_arithmetic_v<B> TileNumber where(con
   return {};
 }
 
-/// The arguments of a lookup: indices and integers, or `at` and then integers.
+/// The arguments of a lookup: indices and integers, or `pair` and then integers.
 struct TileArguments {
   TileEvaluation* tile = nullptr;
   std::array<int64_t, kMostIndices> least = {}, most = {};

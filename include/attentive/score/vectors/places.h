@@ -430,7 +430,7 @@ inline V look_up(const void* owner, CallbackRow& row, Offsets& offsets, const I&
   }
 }
 
-/// The first index among the arguments of a lookup; `at` in their place stands for one.
+/// The first index among the arguments of a lookup; `pair` in their place stands for one.
 template <class First, class... Rest>
 inline auto any_index(const First& first, const Rest&... rest) {
   if constexpr (kIsPlaces<First>) {
@@ -438,8 +438,9 @@ inline auto any_index(const First& first, const Rest&... rest) {
   } else if constexpr (Index<First>) {
     return first;
   } else {
-    static_assert(sizeof...(Rest) > 0,
-                  "a lookup in a captured tensor takes an index of `at`, or `at` itself before its numbers");
+    static_assert(
+        sizeof...(Rest) > 0,
+        "a lookup in a captured tensor takes an index of `pair`, or `pair` itself before its numbers");
     return any_index(rest...);
   }
 }
