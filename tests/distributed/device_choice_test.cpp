@@ -1,8 +1,16 @@
+#include <chrono>
+#include <csignal>
+#include <stdexcept>
+#include <string>
+
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include "distributed/c10d_backends.h"
 #include "distributed/environment.h"
+#include "distributed/launch.h"
 
 using attentive::distributed::check_places;
 using attentive::distributed::choose_device;
@@ -77,4 +85,144 @@ TEST_CASE("processes work on the CPU, or each on a device of its own", "[distrib
           "Group::join: rank 0 (host a) works on the CPU, but rank 2 (host b) on CUDA; give all processes");
   refused({"cuda/a/0000:1B:00.0", "cpu", "cpu"},
           "rank 0 (host a) works on CUDA, but rank 1 (host a) on the CPU");
+}
+
+using attentive::c10d_internals::Collectives;
+using attentive::c10d_internals::wait_for_device;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
+
+namespace {
+
+// A call on a device that completes after some queries.
+class Call final : public c10d::Work {
+ public:
+  explicit Call(int64_t looks, std::exception_ptr error = nullptr) : looks_(looks) {
+    exception_ = std::move(error);
+  }
+  bool isCompleted() override { return looks_-- <= 0; }
+  void synchronize() override { synchronized_ = true; }
+  bool synchronized() const { return synchronized_; }
+
+ private:
+  int64_t looks_;
+  bool synchronized_ = false;
+};
+
+constexpr int64_t kNever = int64_t{1} << 60;
+
+Collectives::Options options(std::chrono::milliseconds timeout) {
+  Collectives::Options made;
+  made.device = at::Device(at::kCUDA, 1);
+  made.timeout = timeout;
+  return made;
+}
+
+}  // namespace
+
+TEST_CASE("a call on a device is waited for until it is done", "[distributed]") {
+  for (const int64_t looks : {0, 1, 3000}) {
+    Call call(looks);
+    wait_for_device(call, options(std::chrono::minutes(10)));
+    CHECK(call.synchronized());
+  }
+}
+
+TEST_CASE("a call on a device that does not end is late", "[distributed][faults]") {
+  Call call(kNever);
+  const auto since = std::chrono::steady_clock::now();
+  CHECK_THROWS_MATCHES(wait_for_device(call, options(std::chrono::milliseconds(200))), c10::Error,
+                       MessageMatches(ContainsSubstring("timed out after 200 ms on cuda:1")));
+  CHECK(std::chrono::steady_clock::now() - since >= std::chrono::milliseconds(200));
+  CHECK(!call.synchronized());
+}
+
+TEST_CASE("the error of a call on a device is thrown", "[distributed][faults]") {
+  Call call(1, std::make_exception_ptr(std::runtime_error("remote process has failed")));
+  CHECK_THROWS_MATCHES(wait_for_device(call, options(std::chrono::minutes(10))), std::runtime_error,
+                       MessageMatches(ContainsSubstring("remote process has failed")));
+  CHECK(!call.synchronized());
+}
+
+// Tests that need two processes with a GPU each; skipped elsewhere. tools/gpu_check runs them.
+
+using namespace attentive::test;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+void check_both(const std::vector<std::string>& arguments) {
+  for (const auto& ended : run_workers(arguments, 2, "cuda")) {
+    INFO(ended.out);
+    CHECK(ended.status == 0);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("on two GPUs: gather, broadcast, sum and barrier", "[distributed][cuda]") {
+  need_two_gpus();
+  check_both({"calls"});
+}
+
+TEST_CASE("on two GPUs: gradients are the mean over the processes", "[distributed][cuda]") {
+  need_two_gpus();
+  check_both({"mean"});
+}
+
+TEST_CASE("on two GPUs: processes that train together stay equal to the bit", "[distributed][cuda]") {
+  need_two_gpus();
+  const auto both = run_workers({"train", "4"}, 2, "cuda");
+  INFO(both[0].out << both[1].out);
+  CHECK(both[0].status == 0);
+  CHECK(both[1].status == 0);
+  CHECK_THAT(both[0].out, ContainsSubstring("parameters 4 buckets 2 collectives 2"));
+  CHECK(numbers_in(both[0].out) == numbers_in(both[1].out));
+}
+
+TEST_CASE("on two GPUs: ShardedAdamW equals AdamW to the bit", "[distributed][cuda]") {
+  need_two_gpus();
+  const auto plain = run_workers({"optimize", "plain"}, 2, "cuda");
+  INFO(plain[0].out);
+  REQUIRE(plain[0].status == 0);
+  for (const auto& ended : run_workers({"optimize", "sharded"}, 2, "cuda")) {
+    INFO(ended.out);
+    CHECK(ended.status == 0);
+    CHECK(numbers_in(ended.out) == numbers_in(plain[0].out));
+  }
+}
+
+TEST_CASE("on two GPUs: attention over both equals one's", "[distributed][context][cuda]") {
+  need_two_gpus();
+  check_both({"context", GENERATE("same", "gpt"), GENERATE("gather", "heads", "ring")});
+}
+
+TEST_CASE("on two GPUs: a killed process ends the other", "[distributed][faults][cuda]") {
+  need_two_gpus();
+  for (const size_t victim : {size_t{0}, size_t{1}}) {
+    Processes processes;
+    start_workers(processes, {"train_for_ever", "60"}, 2, "cuda");
+    for (size_t rank = 0; rank < 2; ++rank) REQUIRE(processes.wait_for_text(rank, "started"));
+    processes.send_signal(victim, SIGKILL);
+    const auto survivor = processes.finish()[1 - victim];
+    INFO(survivor.out);
+    CHECK(survivor.status == 1);
+    CHECK_THAT(survivor.out, ContainsSubstring("peer error, rank -1: "));
+  }
+}
+
+TEST_CASE("on two GPUs: two processes do not share one", "[distributed][errors][cuda]") {
+  need_two_gpus();
+  Processes processes;
+  const auto port = free_port();
+  for (int64_t rank = 0; rank < 2; ++rank) {
+    auto variables = place(rank, 2, port);
+    variables.emplace_back("ATTENTIVE_TEST_DEVICE", "cuda:0");
+    processes.start({worker(), "join", "30"}, variables);
+  }
+  for (const auto& ended : processes.finish()) {
+    INFO(ended.out);
+    CHECK(ended.status == 1);
+    CHECK_THAT(ended.out, ContainsSubstring("share the CUDA device "));
+  }
 }

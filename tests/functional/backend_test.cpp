@@ -1,20 +1,33 @@
 #include <limits>
+#include <memory>
+#include <vector>
 
+#include <ATen/TensorOperators.h>
 #include <ATen/autocast_mode.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/logsumexp.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
+#include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/stack.h>
 #include <c10/core/InferenceMode.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <attentive/functional/attention.h>
 #include <attentive/functional/explain.h>
+#include <attentive/models/gpt.h>
+#include <attentive/score/score_mod.h>
 
+#include "functional/attention_part.h"
 #include "support/compare.h"
+#include "support/errors.h"
 
 using namespace attentive;
 using Catch::Matchers::ContainsSubstring;
@@ -225,4 +238,205 @@ TEST_CASE("every backend and dtype computes under InferenceMode, and trains afte
     }
   }
   if (leaf) CHECK_NOTHROW(attention(x, x, x, options, mask).sum().backward());
+}
+
+// Parts of a call: the score and mask functions of the whole call see the places of the whole sequence.
+
+using namespace attentive;
+using namespace attentive::test;
+
+namespace {
+
+constexpr int64_t kParts = 3, kRows = 140, kTokens = kParts * kRows, kHeads = 4;
+
+struct Whole {
+  at::Tensor q, k, v;
+  AttentionOptions options;
+  AttentionExtras extras;
+
+  explicit Whole(Backend backend) {
+    at::manual_seed(4);
+    q = at::randn({2, kHeads, kTokens, 8});
+    k = at::randn({2, 2, kTokens, 8});
+    v = at::randn({2, 2, kTokens, 5});
+    options.backend = backend;
+    const auto table = captured(at::randn({kHeads, kTokens}));
+    const auto document = captured_indices(at::randint(3, {2, kTokens}));
+    extras.score = score_mod(
+        [=](auto s, auto pair) {
+          return s * 0.7f + table(pair.head, pair.key) - 0.02f * abs(pair.query - pair.key) +
+                 where(pair.query == pair.queries - 1, 1.5f, 0.0f);
+        },
+        "table");
+    extras.block_mask = mask_mod(
+        [=](auto pair) {
+          return (document(pair.batch, pair.query) == document(pair.batch, pair.key)) |
+                 (pair.key == pair.keys - 1) | (pair.key == pair.query);
+        },
+        "documents");
+    extras.logsumexp = true;
+  }
+
+  static at::Tensor rows(const at::Tensor& x, int64_t part) { return x.narrow(2, part * kRows, kRows); }
+  WholeAttention attention_in_parts() const {
+    return {"caller", rows(q, 0), rows(k, 0), rows(v, 0), options, extras, kParts};
+  }
+};
+
+}  // namespace
+
+TEST_CASE("parts of queries and keys see the places of the whole call", "[attention_part][score]") {
+  const auto backend = GENERATE(Backend::Native, Backend::Reference);
+  const bool causal = GENERATE(false, true);
+  INFO(to_string(backend) << (causal ? ", causal" : ""));
+  Whole whole(backend);
+  if (causal) whole.options.causal = Causal::BottomRight;
+  const auto want = attention(whole.q, whole.k, whole.v, whole.options, whole.extras);
+  const auto parts = whole.attention_in_parts();
+  std::vector<at::Tensor> outputs, logsumexps;
+  for (int64_t i = 0; i < kParts; ++i) {
+    std::vector<at::Tensor> of_keys, sums;
+    for (int64_t j = 0; j < (causal ? i + 1 : kParts); ++j) {
+      const auto part = parts.part(Whole::rows(whole.q, i), Whole::rows(whole.k, j), Whole::rows(whole.v, j),
+                                   {.query = i * kRows, .key = j * kRows});
+      of_keys.push_back(part.output);
+      sums.push_back(part.logsumexp);
+    }
+    const auto all = at::stack(sums);
+    logsumexps.push_back(at::logsumexp(all, 0));
+    const auto shares = (all - logsumexps.back()).exp().unsqueeze(4);
+    outputs.push_back((at::stack(of_keys) * shares).sum(0));
+  }
+  CHECK_CLOSE(at::cat(outputs, 2), want.output);
+  CHECK_CLOSE(at::cat(logsumexps, 2), want.logsumexp);
+}
+
+TEST_CASE("parts of queries and of heads have the gradients of the whole call", "[attention_part][score]") {
+  const auto backend = GENERATE(Backend::Native, Backend::Reference);
+  INFO(to_string(backend));
+  Whole whole(backend);
+  const std::vector<at::Tensor> leaves = {whole.q.requires_grad_(), whole.k.requires_grad_(),
+                                          whole.v.requires_grad_()};
+  const auto parts = whole.attention_in_parts();
+  const auto gradients = [&](const at::Tensor& output) {
+    return torch::autograd::grad({output.square().sum()}, leaves);
+  };
+  const auto want = gradients(attention(whole.q, whole.k, whole.v, whole.options, whole.extras).output);
+  std::vector<at::Tensor> of_rows, of_heads;
+  for (int64_t i = 0; i < kParts; ++i) {
+    const auto q = Whole::rows(whole.q, i);
+    of_rows.push_back(parts.part(q, whole.k, whole.v, {.query = i * kRows}).output);
+  }
+  for (int64_t head = 0; head < kHeads; ++head) {
+    const auto of_head = [&](const at::Tensor& x) { return x.narrow(1, head * x.size(1) / kHeads, 1); };
+    of_heads.push_back(
+        parts.part(of_head(whole.q), of_head(whole.k), of_head(whole.v), {.head = head}).output);
+  }
+  for (const auto& output : {at::cat(of_rows, 2), at::cat(of_heads, 1)}) {
+    const auto got = gradients(output);
+    for (size_t n = 0; n < leaves.size(); ++n) CHECK_WITHIN(got[n], want[n], {1e-5, 5e-6});
+  }
+}
+
+TEST_CASE("a kept mask of the whole sequence hides the same pairs in its parts", "[attention_part][score]") {
+  Whole whole(Backend::Native);
+  whole.extras.block_mask = mask_mod([](auto pair) { return abs(pair.query - pair.key) < 20; });
+  const auto want = attention(whole.q, whole.k, whole.v, whole.options, whole.extras).output;
+  const auto kept = BlockMask::kept(whole.extras.block_mask.mask(), 1, 1, kTokens, kTokens);
+  CHECK(kept.count().empty > 0);
+  const auto place = at::arange(kTokens);
+  const auto of_tensor = BlockMask::kept((place.unsqueeze(1) - place).abs().lt(20));
+  for (const auto& mask : {kept, of_tensor}) {
+    for (const auto backend : {Backend::Native, Backend::Reference}) {
+      INFO(mask.mask().name() << ", " << to_string(backend));
+      whole.options.backend = backend;
+      whole.extras.block_mask = mask;
+      const auto last =
+          whole.attention_in_parts().part(Whole::rows(whole.q, 2), whole.k, whole.v, {.query = 2 * kRows});
+      CHECK_CLOSE(last.output, Whole::rows(want, 2));
+    }
+  }
+}
+
+TEST_CASE("a call in parts refuses what its parts cannot compute", "[attention_part][score][errors]") {
+  Whole whole(Backend::Auto);
+  const auto numbers = at::randn({kTokens}).requires_grad_();
+  const auto table = captured(numbers);
+  whole.extras.score = score_mod([=](auto s, auto pair) { return s + table(pair.key); }, "learned");
+  CHECK(
+      value_error([&] { whole.attention_in_parts(); }) ==
+      "caller: expected the score \"learned\" to capture tensors without a gradient, got one of shape (420,) "
+      "that requires it");
+  {
+    const at::NoGradGuard no_grad;
+    CHECK_NOTHROW(whole.attention_in_parts());
+  }
+  Whole unnormalised(Backend::Auto);
+  unnormalised.extras.logsumexp = false;
+  unnormalised.extras.normalise = Normalise::None;
+  CHECK(value_error([&] { unnormalised.attention_in_parts(); }) ==
+        "caller: expected Normalise::Softmax, got Normalise::None: parts are joined by their logsumexps");
+}
+
+TEST_CASE("the text of a call in parts tells functions and captured numbers apart",
+          "[attention_part][score]") {
+  const Whole one(Backend::Auto);
+  Whole other(Backend::Auto);
+  const auto text = one.attention_in_parts().text();
+  CHECK(text == other.attention_in_parts().text());
+  CHECK(text.find("score: table\ncaptured: (4, 420), values ") != std::string::npos);
+  CHECK(text.find("mask function: documents\ncaptured: (2, 420), values ") != std::string::npos);
+  const auto table = captured(at::randn({kHeads, kTokens}));
+  other.extras.score = score_mod([=](auto s, auto pair) { return s + table(pair.head, pair.key); }, "table");
+  CHECK(text != other.attention_in_parts().text());
+  other.extras.score = {};
+  CHECK(other.attention_in_parts().text().find("score: none\n") != std::string::npos);
+}
+
+using namespace attentive;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+at::Tensor swapped(const at::Tensor& x, int64_t dim) {
+  const auto half = x.size(dim) / 2;
+  return at::cat({x.narrow(dim, half, half), x.narrow(dim, 0, half)}, dim);
+}
+
+// A context that holds the whole sequence in one process, with its second half first.
+class Swapped final : public AttentionContext {
+ public:
+  int64_t size() const override { return size_; }
+  std::vector<Run> runs(int64_t tokens) const override { return {{tokens / 2, tokens / 2}, {0, tokens / 2}}; }
+  AttentionResult attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                            const AttentionOptions& options, const AttentionExtras& extras) override {
+    auto result = attentive::attention(swapped(q, 2), swapped(k, 2), swapped(v, 2), options, extras);
+    result.output = swapped(result.output, 2);
+    return result;
+  }
+
+  int64_t size_ = 1;
+};
+
+}  // namespace
+
+TEST_CASE("GPT computes a sequence whose tokens are in another order in its context", "[gpt][context]") {
+  const auto positions = GENERATE(GPTPositions::Learned, GPTPositions::Rotary);
+  at::manual_seed(5);
+  GPT model(GPTOptions(17, 12, 16, 4, 2).positions(positions).num_kv_heads(2));
+  const auto ids = at::randint(17, {2, 12});
+  const auto want = model->forward(ids);
+  const auto context = std::make_shared<Swapped>();
+  model->set_context(context);
+  CHECK(difference(swapped(model->forward(swapped(ids, 1)), 1), want) == "");
+  const auto cache = model->make_cache(2);
+  CHECK_THROWS_WITH(model->forward_cached(ids, *cache), ContainsSubstring("expected no cache"));
+  model->options.checkpoint(1);
+  CHECK_THROWS_WITH(model->forward(ids),
+                    ContainsSubstring("GPT: expected checkpoint = 0 for a part of a longer sequence, got 1"));
+  model->options.checkpoint(0);
+  context->size_ = 2;
+  CHECK_THROWS_WITH(model->forward(ids), ContainsSubstring("context_length"));
+  model->set_context(nullptr);
+  CHECK(bit_equal(model->forward(ids), want));
 }

@@ -140,11 +140,11 @@ TEST_CASE("linear_attention: memory is linear in the tokens", "[linear_attention
     return meter.peak();
   };
   at::Tensor error;
-  constexpr int64_t kTokens = 65536;
-  const int64_t half = peak(kTokens / 2, nullptr), whole = peak(kTokens, &error);
+  constexpr int64_t kManyTokens = 65536;
+  const int64_t half = peak(kManyTokens / 2, nullptr), whole = peak(kManyTokens, &error);
   CHECK(half > 0);
   CHECK(whole < 2.05 * half);
-  CHECK(whole < 20 * kTokens * 16 * 4);  // 20 tensors of q's size; the weights alone would be 4096
+  CHECK(whole < 20 * kManyTokens * 16 * 4);  // 20 tensors of q's size; the weights alone would be 4096
   CHECK(error.item<double>() < 1e-5);
 }
 

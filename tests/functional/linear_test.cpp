@@ -5,13 +5,18 @@
 
 #include <memory>
 #include <string>
+#include <thread>
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/InferenceMode.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <torch/csrc/autograd/autograd.h>
@@ -21,8 +26,10 @@
 #include <attentive/notebooks/toy_notebook.h>
 #include <attentive/parity/compare.h>
 
+#include "functional/adapters.h"
 #include "kernels/gemm/products.h"
 #include "kernels/simd/selection.h"
+#include "modules/projection.h"
 #include "support/autocast.h"
 #include "support/compare.h"
 
@@ -233,4 +240,194 @@ TEST_CASE("linear: a training step of a module of a half type has the gradients 
     INFO(item.key());
     CHECK(difference(item.value().grad(), want[item.key()].grad(), tolerance_of(type, true)) == "");
   }
+}
+
+// Tests of what adapters add to projections, against the dense formula.
+
+using namespace attentive;
+using namespace attentive::test;
+
+namespace {
+
+// An adapter that leaves the table when it goes out of scope.
+class Entered {
+ public:
+  Entered(int64_t rank, int64_t features, int64_t outputs, at::ScalarType type)
+      : low_rank_(std::make_shared<LowRank>()) {
+    low_rank_->a = at::randn({rank, features}, type).requires_grad_(true);
+    low_rank_->b = at::randn({outputs, rank}, type).requires_grad_(true);
+    low_rank_->scale = 0.75;
+  }
+  ~Entered() { remove_adapter(*low_rank_); }
+  Entered(const Entered&) = delete;
+  Entered& operator=(const Entered&) = delete;
+
+  void on(const at::Tensor& weight, int64_t first = 0, int64_t first_of_b = 0, int64_t count = 0) const {
+    put_adapter(weight, {low_rank_, first, first_of_b, count == 0 ? weight.size(0) : count});
+  }
+  LowRank& operator*() const { return *low_rank_; }
+  at::Tensor dense(int64_t first = 0, int64_t count = 0) const {
+    const auto b = count == 0 ? low_rank_->b : low_rank_->b.narrow(0, first, count);
+    return at::mm(b, low_rank_->a) * low_rank_->scale;
+  }
+  std::vector<at::Tensor> leaves(const at::Tensor& x) const { return {x, low_rank_->a, low_rank_->b}; }
+
+ private:
+  std::shared_ptr<LowRank> low_rank_;
+};
+
+void check_gradients(const at::Tensor& got, const at::Tensor& want, const std::vector<at::Tensor>& leaves) {
+  CHECK_WITHIN(got, want, {1e-12, 1e-12});
+  const auto weights = at::randn(got.sizes(), got.options());
+  const auto found = torch::autograd::grad({(got * weights).sum()}, leaves),
+             expected = torch::autograd::grad({(want * weights).sum()}, leaves);
+  for (size_t i = 0; i < leaves.size(); ++i) CHECK_WITHIN(found[i], expected[i], {1e-12, 1e-12});
+}
+
+at::Tensor frozen(at::IntArrayRef sizes, at::ScalarType type = at::kDouble) {
+  return at::randn(sizes, type);
+}
+
+}  // namespace
+
+TEST_CASE("adapters: a projection and its gradients equal the dense formula", "[adapters]") {
+  at::manual_seed(1);
+  const auto x = at::randn({2, 5, 6}, at::kDouble).requires_grad_(true);
+  const auto weight = frozen({8, 6}), bias = frozen({8});
+  const Entered adapter(3, 6, 8, at::kDouble);
+  const auto without = attentive::linear(x, weight, bias);
+  adapter.on(weight);
+  check_gradients(attentive::linear(x, weight, bias), at::linear(x, weight + adapter.dense(), bias),
+                  adapter.leaves(x));
+  (*adapter).merged = true;
+  CHECK(attentive::linear(x, weight, bias).equal(without));
+  (*adapter).merged = false;
+  remove_adapter(*adapter);
+  CHECK(attentive::linear(x, weight, bias).equal(without));
+  CHECK(adapters_of(weight).empty());
+}
+
+TEST_CASE("adapters: one adapter of three weights, three adapters of one", "[adapters]") {
+  at::manual_seed(2);
+  const auto x = at::randn({2, 5, 6}, at::kDouble).requires_grad_(true);
+  SECTION("rows of B belong to their weight") {
+    const at::Tensor weights[] = {frozen({4, 6}), frozen({2, 6}), frozen({2, 6})}, none;
+    const Entered adapter(3, 6, 8, at::kDouble);
+    adapter.on(weights[0], 0, 0, 4);
+    adapter.on(weights[1], 0, 4, 2);
+    adapter.on(weights[2], 0, 6, 2);
+    const auto got = linears(x, {{weights[0], none}, {weights[1], none}, {weights[2], none}});
+    const auto want = at::linear(x, at::cat({weights[0], weights[1], weights[2]}) + adapter.dense());
+    check_gradients(at::cat(got, -1), want, adapter.leaves(x));
+  }
+  SECTION("a weight's rows belong to their adapter, and others to none") {
+    const auto weight = frozen({9, 6});
+    const Entered first(3, 6, 3, at::kDouble), last(2, 6, 3, at::kDouble);
+    first.on(weight, 0, 0, 3);
+    last.on(weight, 6, 0, 3);
+    const auto zeros = at::zeros({3, 6}, at::kDouble);
+    const auto want = at::linear(x, weight + at::cat({first.dense(), zeros, last.dense()}));
+    check_gradients(attentive::linear(x, weight), want, {x, (*first).a, (*first).b, (*last).a, (*last).b});
+  }
+}
+
+TEST_CASE("adapters: queries, keys and values together", "[adapters]") {
+  at::manual_seed(3);
+  const bool gradients = GENERATE(true, false);
+  const auto type = at::kDouble;
+  std::vector<torch::nn::Linear> layers{torch::nn::Linear(6, 4), torch::nn::Linear(6, 4),
+                                        torch::nn::Linear(6, 4)};
+  for (auto& layer : layers) {
+    layer->to(type);
+    for (auto& parameter : layer->parameters()) parameter.set_requires_grad(false);
+  }
+  const auto x = at::randn({2, 5, 6}, type).requires_grad_(gradients);
+  const at::AutoGradMode mode(gradients);
+  const Entered adapter(3, 6, 8, type);
+  adapter.on(layers[0]->weight, 0, 0, 4);
+  adapter.on(layers[2]->weight, 0, 4, 4);
+  const auto heads = project_heads({layers[0], layers[1], layers[2]}, x, 2);
+  const auto flat = [&](size_t i) { return heads[i].transpose(1, 2).flatten(2); };
+  const auto want = at::linear(x, layers[0]->weight + adapter.dense(0, 4), layers[0]->bias);
+  if (gradients) {
+    check_gradients(flat(0), want, {x, (*adapter).a});
+  } else {
+    CHECK_WITHIN(flat(0), want, {1e-12, 1e-12});
+  }
+  CHECK_WITHIN(flat(1), at::linear(x, layers[1]->weight, layers[1]->bias), {1e-12, 1e-12});
+  CHECK_WITHIN(flat(2), at::linear(x, layers[2]->weight + adapter.dense(4, 4), layers[2]->bias),
+               {1e-12, 1e-12});
+}
+
+TEST_CASE("adapters: few rows without gradients", "[adapters]") {
+  at::manual_seed(4);
+  const auto type = GENERATE(at::kFloat, at::kBFloat16);
+  INFO(c10::toString(type));
+  const at::NoGradGuard no_grad;
+  const auto x = at::randn({1, 3, 64}).to(type), weight = at::randn({32, 64}).div(8).to(type),
+             up = at::randn({32, 64}).div(8).to(type);
+  const at::Tensor none;
+  const Entered adapter(4, 64, 32, at::kFloat);
+  adapter.on(weight);
+  const auto wide = [](const at::Tensor& tensor) { return tensor.to(at::kFloat); };
+  const auto want = at::linear(wide(x), wide(weight) + adapter.dense());
+  const attentive::Tolerance tolerance{type == at::kFloat ? 1e-5 : 2e-2, type == at::kFloat ? 1e-5 : 2e-2};
+  const auto check = [&](const at::Tensor& got, const at::Tensor& expected) {
+    CHECK(got.scalar_type() == type);
+    CHECK(difference(wide(got), expected, tolerance).empty());
+  };
+  check(attentive::linear(x, weight), want);
+  const auto both = linears(x, {{weight, none}, {up, none}});
+  check(both[0], want);
+  check(both[1], at::linear(wide(x), wide(up)));
+  // The caller then computes the function of `linear`.
+  CHECK(!fused_linear(LinearFunction::Silu, x, {weight, none}).defined());
+  CHECK(!fused_gated_linear(LinearFunction::Silu, x, {weight, none}, {up, none}).defined());
+  CHECK(!fused_gated_linear(LinearFunction::Silu, x, {up, none}, {weight, none}).defined());
+  const c10::InferenceMode inference;
+  check(attentive::linear(x, weight), want);
+}
+
+TEST_CASE("adapters: dropout in training only, once for weights that share an adapter", "[adapters]") {
+  at::manual_seed(5);
+  const auto x = at::randn({2, 40, 6});
+  const auto first = frozen({4, 6}, at::kFloat), second = frozen({4, 6}, at::kFloat), none = at::Tensor();
+  const Entered adapter(3, 6, 4, at::kFloat);
+  const auto plain = at::linear(x, first + adapter.dense());
+  adapter.on(first);
+  adapter.on(second);
+  (*adapter).dropout = 0.5;
+  (*adapter).training = false;
+  const auto state = at::detail::getDefaultCPUGenerator().get_state();
+  CHECK_CLOSE(attentive::linear(x, first).detach(), plain.detach());
+  CHECK(state.equal(at::detail::getDefaultCPUGenerator().get_state()));
+  (*adapter).training = true;
+  CHECK(!attentive::linear(x, first).allclose(plain, 1e-3, 1e-3));
+  const auto both = linears(x, {{first, none}, {second, none}});
+  CHECK_WITHIN((both[0] - at::linear(x, first)).detach(), (both[1] - at::linear(x, second)).detach(),
+               {1e-5, 1e-5});
+}
+
+TEST_CASE("adapters: threads compute while others enter and leave the table", "[adapters]") {
+  at::manual_seed(6);
+  const auto x = at::randn({1, 6}), weight = frozen({8, 6}, at::kFloat);
+  const Entered adapter(3, 6, 8, at::kFloat);
+  adapter.on(weight);
+  at::Tensor want;
+  {
+    const at::NoGradGuard no_grad;
+    want = attentive::linear(x, weight);
+  }
+  std::atomic<bool> stop{false}, same{true};
+  std::thread computing([&] {
+    const at::NoGradGuard no_grad;
+    while (!stop) same = same && attentive::linear(x, weight).equal(want);
+  });
+  for (int i = 0; i < 300; ++i) {
+    const Entered other(1, 6, 8, at::kFloat);
+    other.on(at::randn({8, 6}));
+  }
+  stop = true;
+  computing.join();
+  CHECK(same);
 }

@@ -1,15 +1,21 @@
 #include <cstdlib>
 
+#include <ATen/core/grad_mode.h>
 #include <catch2/catch_test_macros.hpp>
 
+#include <attentive/files/safetensors.h>
+#include <attentive/models/model_folder.h>
 #include <attentive/tokenizers/pretrained_tokenizer.h>
 
 #include "base/files.h"
 #include "base/refusal.h"
+#include "support/compare.h"
 #include "support/errors.h"
 #include "support/python.h"
+#include "support/refusal.h"
 #include "support/temporary_folder.h"
 #include "tokenizers/convert/documents.h"
+#include "tokenizers/convert/vocabulary_files.h"
 #include "tokenizers/small_tokenizer.h"
 
 using namespace attentive;
@@ -366,4 +372,136 @@ TEST_CASE("Settings that a document cannot hold are refused", "[published_folder
   std::string many;
   for (int n = 0; n < 20'000; ++n) many += (n ? ",\"" : "\"") + std::to_string(n) + "_token\": \"a\"";
   CHECK(with("{" + many + "}") == "tokenizer_config.json: expected at most 16384 named tokens");
+}
+
+// Folders without a tokenizer.json, from text to prediction, against Python. The test of two published models
+// is a long check that downloads 100 MB:
+// ATTENTIVE_PYTHON=$(tools/checks/python_env) build/release/tests/tokenizers_test "[.published]"
+
+using namespace attentive;
+using namespace attentive::test;
+
+namespace {
+
+double largest_difference(const at::Tensor& a, const at::Tensor& b) {
+  return (a - b).abs().max().item<double>();
+}
+
+at::Tensor logits_of(Bert& model, const at::Tensor& ids) {
+  return model->masked_lm_logits(model->forward(ids).hidden);
+}
+
+}  // namespace
+
+TEST_CASE("XLM-RoBERTa and CamemBERT load whole, from their SentencePiece model to logits", "[.python]") {
+  NEEDS_PYTHON("transformers, torch, sentencepiece, google.protobuf");
+  const TemporaryFolder out;
+  run_python("tools/generators/make_model_folders.py", "--whole '" + out.path().string() + "' 2> /dev/null");
+  const at::NoGradGuard no_grad;
+  for (const auto* family : {"xlm_roberta", "camembert"}) {
+    CAPTURE(family);
+    const auto folder = read_model_folder(out / family);
+    CHECK(folder.tokenizer.empty());
+    CHECK(folder.vocabulary.filename() == "sentencepiece.bpe.model");
+    const auto tokenizer = load_any_tokenizer(folder.path);
+    auto model = load_pretrained<Bert>(folder);
+    const auto python = load_safetensors(folder.path / "expected.safetensors");
+    const auto texts = nlohmann::json::parse(python.metadata.at("texts"));
+    REQUIRE(texts.size() >= 20);
+    for (size_t n = 0; n < texts.size(); ++n) {
+      const auto key = std::to_string(n);
+      const auto ids =
+          at::tensor(tokenizer->encode_with_special_tokens(texts[n].get<std::string>())).unsqueeze(0);
+      REQUIRE(ids.equal(python.tensors.at(key + ".ids")));
+      CHECK_CLOSE(logits_of(model, ids), python.tensors.at(key + ".logits"));
+    }
+  }
+}
+
+TEST_CASE("Published models give Python's predictions without a conversion", "[.published]") {
+  NEEDS_PYTHON("transformers, safetensors");
+  const TemporaryFolder out;
+  run_python("tools/generators/published_models.py", "'" + out.path().string() + "' 2> /dev/null");
+  const at::NoGradGuard no_grad;
+
+  const auto python = load_safetensors(out / "antiberty.safetensors");
+  const auto tokenizer = PretrainedTokenizer::from_vocab(out / "vocab.txt", {.lower_case = false});
+  auto antiberty =
+      load_pretrained<Bert>(out / "antiberty", {.ignore = {"cls.species.*", "cls.chain.*", "cls.graft.*"}});
+  const auto texts = nlohmann::json::parse(python.metadata.at("texts"));
+  REQUIRE(texts.size() == 4);
+  double largest = 0;
+  for (size_t n = 0; n < texts.size(); ++n) {
+    const auto key = std::to_string(n);
+    const auto ids =
+        at::tensor(tokenizer.encode_with_special_tokens(texts[n].get<std::string>())).unsqueeze(0);
+    REQUIRE(ids.equal(python.tensors.at(key + ".ids")));
+    const auto logits = logits_of(antiberty, ids);
+    CHECK_CLOSE(logits, python.tensors.at(key + ".logits"));
+    CHECK(logits.argmax(-1).equal(python.tensors.at(key + ".predicted")));
+    largest = std::max(largest, largest_difference(logits, python.tensors.at(key + ".logits")));
+  }
+
+  const auto reactions = load_safetensors(out / "rxnmapper.safetensors");
+  auto rxnmapper = load_pretrained<Bert>(out / "rxnmapper");
+  const auto logits = logits_of(rxnmapper, reactions.tensors.at("ids"));
+  CHECK_CLOSE(logits, reactions.tensors.at("logits"));
+  CHECK(logits.argmax(-1).equal(reactions.tensors.at("predicted")));
+  CHECK(reactions.metadata.at("class") == "AlbertTokenizer");
+  CHECK(reactions.metadata.at("tokens") == "5");  // of the 591 in its vocab.txt
+  const auto said = value_error([&] { PretrainedTokenizer::load(out / "rxnmapper"); });
+  CHECK(said.ends_with(
+      "/rxnmapper: expected spiece.model, which AlbertTokenizer reads (model_type \"albert\" of "
+      "config.json), or tokenizer.json; got other vocabularies: vocab.txt"));
+  WARN("largest difference of a logit: antiberty "
+       << largest << ", rxnmapper " << largest_difference(logits, reactions.tensors.at("logits"))
+       << "; rxnmapper's tokenizer: " << said);
+}
+
+using namespace attentive;
+using namespace attentive::tokenizers;
+using attentive::test::refusal_of;
+using Json = nlohmann::json;
+
+namespace {
+
+std::string refused_lines(const std::string& text) {
+  return refusal_of([&] { parse_vocab_txt(text); });
+}
+std::string refused_merges(const std::string& text) {
+  return refusal_of([&] { parse_merges_txt(text, Json{{"a", 0}, {"b", 1}, {"ab", 2}}); });
+}
+
+}  // namespace
+
+TEST_CASE("A line of vocab.txt is a token", "[vocabulary_files]") {
+  CHECK(parse_vocab_txt("a\nb\n") == Json{{"a", 0}, {"b", 1}});
+  CHECK(parse_vocab_txt("a\r\nb") == Json{{"a", 0}, {"b", 1}});
+  CHECK(parse_vocab_txt(" a \u00a0\n\u3000\nb\t") == Json{{" a", 0}, {"", 1}, {"b", 2}});
+  CHECK(parse_vocab_txt("a\nb\na\n\n\n") == Json{{"a", 2}, {"b", 1}, {"", 4}});
+  CHECK(refused_lines("") == "expected a token a line, got no line");
+  CHECK(refused_lines("a\n\xc3") == "expected UTF-8, got a bad byte at offset 2");
+  CHECK(refused_lines(std::string(10'000'000, '\n')) == "expected at most 4194304 lines");
+}
+
+TEST_CASE("vocab.json gives each token an id of its own", "[vocabulary_files]") {
+  const auto refused = [](const char* text) { return refusal_of([&] { parse_vocab_json(text); }); };
+  CHECK(parse_vocab_json(R"({"a": 3, "b": 1})") == Json{{"a", 3}, {"b", 1}});
+  CHECK(refused("{}") == "the document: expected an object of tokens and ids, got an object");
+  CHECK(refused("[1]") == "the document: expected an object of tokens and ids, got an array of 1");
+  CHECK(refused(R"({"a": 1, "b": 1})") == "b: expected an id that no other token has, got 1");
+  CHECK(refused(R"({"a": -1})") == "a: expected an integer from 0 to 2147483647, got -1");
+  CHECK(refused(R"({"a": "x"})") == "a: expected an integer from 0 to 2147483647, got \"x\"");
+  CHECK(refused("{\"a\": ") == "expected JSON in UTF-8");
+}
+
+TEST_CASE("A line of merges.txt is two tokens of the vocabulary", "[vocabulary_files]") {
+  CHECK(parse_merges_txt("#version: 0.2\na b\n", Json{{"a", 0}, {"b", 1}, {"ab", 2}}) ==
+        Json::parse(R"([["a", "b"]])"));
+  CHECK(refused_merges("a b\n\n") == "line 2: expected two tokens with a space between them, got \"\"");
+  CHECK(refused_merges("a  b") == "line 1: expected two tokens with a space between them, got \"a  b\"");
+  CHECK(refused_merges("a") == "line 1: expected two tokens with a space between them, got \"a\"");
+  CHECK(refused_merges("b a") == "line 1: expected tokens of the vocabulary, which lacks \"ba\"");
+  CHECK(refused_merges("a c") == "line 1: expected tokens of the vocabulary, which lacks \"c\"");
+  CHECK(refused_merges("a\xff") == "expected UTF-8, got a bad byte at offset 1");
 }

@@ -1,5 +1,12 @@
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdlib>
+#include <fcntl.h>
 #include <fstream>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
 
@@ -177,4 +184,160 @@ TEST_CASE("TrainingLog writes for process 0 alone and names a path that it canno
   CHECK(test::value_error([&] {
           return TrainingLog(folder / "none" / "log.csv", 0).rows().size();
         }).starts_with("TrainingLog: " + (folder / "none" / "log.csv").string() + ": cannot create"));
+}
+
+using namespace attentive;
+
+namespace {
+
+size_t count(const std::string& text, const std::string& what) {
+  size_t n = 0;
+  for (size_t offset = text.find(what); offset != std::string::npos; offset = text.find(what, offset + 1))
+    ++n;
+  return n;
+}
+
+}  // namespace
+
+TEST_CASE("loss_curve_svg draws every validation point and thins the training line", "[loss_curve]") {
+  std::vector<LogRow> rows;
+  for (int64_t step = 1; step <= 5000; ++step) {
+    rows.push_back({.step = step, .loss = 4.0 / std::sqrt(static_cast<double>(step))});
+    if (step % 1000 == 0) rows.back().validation_loss = 2.0;
+  }
+  rows[10].loss = NAN;
+  const auto svg = loss_curve_svg(rows, "a < b & c");
+  CHECK(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));
+  CHECK(svg.ends_with("</svg>\n"));
+  CHECK(count(svg, "<circle") == 5);
+  CHECK(count(svg, "a &lt; b &amp; c") == 1);
+  CHECK(count(svg, "nan") == 0);
+  CHECK(svg.size() < 60000);
+  const TemporaryFolder folder;
+  save_loss_curve(folder / "loss.svg", rows);
+  CHECK(read_file(folder / "loss.svg") == loss_curve_svg(rows));
+}
+
+TEST_CASE("loss_curve_svg puts known points where they belong", "[loss_curve]") {
+  // Losses 1 and 3 at steps 0 and 10: the corners of the plot, 60..700 wide and 40..350 high.
+  const auto svg = loss_curve_svg({{.step = 0, .loss = 3.0}, {.step = 10, .loss = 1.0}});
+  CHECK(count(svg, "points=\"60.0,40.0 700.0,350.0 \"") == 1);
+}
+
+TEST_CASE("loss_curve_svg of nothing, of one row and of equal rows is a picture", "[loss_curve]") {
+  for (const auto& rows : std::vector<std::vector<LogRow>>{
+           {}, {{.step = 1, .loss = 2.0}}, {{.step = 1, .loss = 2.0}, {.step = 2, .loss = 2.0}}}) {
+    const auto svg = loss_curve_svg(rows);
+    CHECK(svg.ends_with("</svg>\n"));
+    CHECK(count(svg, "nan") + count(svg, "inf") == 0);
+  }
+}
+
+using namespace attentive;
+
+namespace {
+
+// A pseudo-terminal: text written to its stream can be read from its other end.
+class Terminal {
+ public:
+  Terminal() : end_(::posix_openpt(O_RDWR | O_NOCTTY)) {
+    REQUIRE(end_ >= 0);
+    REQUIRE(::grantpt(end_) == 0);
+    REQUIRE(::unlockpt(end_) == 0);
+    stream_ = ::fdopen(::open(::ptsname(end_), O_WRONLY | O_NOCTTY), "w");
+    REQUIRE(stream_);
+  }
+  ~Terminal() {
+    std::fclose(stream_);
+    ::close(end_);
+  }
+  Terminal(const Terminal&) = delete;
+  Terminal& operator=(const Terminal&) = delete;
+
+  std::FILE* stream() const { return stream_; }
+  void resize(int columns) const {
+    const winsize size{
+        .ws_row = 24, .ws_col = static_cast<unsigned short>(columns), .ws_xpixel = 0, .ws_ypixel = 0};
+    REQUIRE(::ioctl(end_, TIOCSWINSZ, &size) == 0);
+  }
+  std::string read() const {
+    std::array<char, 4096> buffer{};
+    const auto count = ::read(end_, buffer.data(), buffer.size());
+    REQUIRE(count > 0);
+    return {buffer.data(), static_cast<size_t>(count)};
+  }
+
+ private:
+  int end_;
+  std::FILE* stream_ = nullptr;
+};
+
+}  // namespace
+
+TEST_CASE("Progress formats its line", "[progress]") {
+  const LogRow row{.step = 800, .loss = 2.0125, .validation_loss = 2.05, .tokens_per_second = 20513.4};
+  CHECK(Progress::format(row, 2000, 47, true) ==
+        " 40% [########------------] 800/2000 loss 2.0125 val 2.0500 20513 tok/s ETA 0:47");
+  CHECK(Progress::format({.step = 2000, .loss = 1}, 2000, 0, false) ==
+        "100% 2000/2000 loss 1.0000 0 tok/s ETA 0:00");
+  CHECK(Progress::format({.step = 1, .loss = 1}, 2000, 11229, false).ends_with("ETA 3:07:09"));
+}
+
+TEST_CASE("Progress writes plain lines where there is no terminal", "[progress]") {
+  const TemporaryFolder folder;
+  std::FILE* file = std::fopen((folder / "out").c_str(), "w");
+  {
+    Progress progress(file, 25, 0, 10);
+    for (int64_t step = 1; step <= 25; ++step) progress.show({.step = step, .loss = 1});
+    progress.note("saved");
+  }
+  std::fclose(file);
+  const auto text = read_file(folder / "out");
+  CHECK(text.find('\r') == std::string::npos);
+  CHECK(text.find('\033') == std::string::npos);
+  size_t lines = 0;
+  for (const char c : text) lines += c == '\n';
+  CHECK(lines == 4);  // steps 10, 20, 25 and the note
+}
+
+TEST_CASE("Progress drops what matters least where the terminal is narrow", "[progress]") {
+  const LogRow row{.step = 8000, .loss = 2.0125, .validation_loss = 2.05, .tokens_per_second = 20513.4};
+  const auto line = [&](int64_t columns) { return Progress::format(row, 20000, 47, true, columns); };
+  CHECK(line(200) == " 40% [########------------] 8000/20000 loss 2.0125 val 2.0500 20513 tok/s ETA 0:47");
+  CHECK(line(79) == " 40% [######-----------] 8000/20000 loss 2.0125 val 2.0500 20513 tok/s ETA 0:47");
+  CHECK(line(66) == " 40% [#---] 8000/20000 loss 2.0125 val 2.0500 20513 tok/s ETA 0:47");
+  CHECK(line(65) == " 40% 8000/20000 loss 2.0125 val 2.0500 20513 tok/s ETA 0:47");
+  CHECK(line(58) == " 40% [###-----] 8000/20000 loss 2.0125 val 2.0500 ETA 0:47");
+  CHECK(line(46) == " 40% [##---] 8000/20000 loss 2.0125 val 2.0500");
+  CHECK(line(30) == " 40% 8000/20000 loss 2.0125");
+  CHECK(line(20) == " 40% 8000/20000");
+  CHECK(line(10) == " 40%");
+  CHECK(line(2) == " 4");
+  CHECK(line(0).empty());
+  CHECK(line(-1).empty());
+  for (int64_t columns = 0; columns < 120; ++columns) {
+    INFO(columns << " columns");
+    CHECK(line(columns).size() <= static_cast<size_t>(columns));
+  }
+}
+
+TEST_CASE("Progress stays narrower than its terminal, also when that changes", "[progress]") {
+  Terminal terminal;
+  Progress progress(terminal.stream(), /*total=*/20000);
+  const LogRow row{.step = 20000, .loss = 2.0125, .validation_loss = 2.05, .tokens_per_second = 20513};
+  const auto drawn = [&](int columns) {
+    terminal.resize(columns);
+    progress.show(row);  // the last step is always drawn
+    const auto text = terminal.read();
+    REQUIRE(text.starts_with("\r\033[K"));
+    return text.substr(4);
+  };
+  CHECK(drawn(200).size() > 80);
+  for (const int columns : {80, 40, 23, 5, 2, 1, 120}) {
+    INFO(columns << " columns");
+    CHECK(drawn(columns).size() <= static_cast<size_t>(std::max(columns - 3, 0)));  // "^C" must fit too
+  }
+  CHECK(drawn(80).size() > 70);
+  CHECK(drawn(0).size() > 70);  // if the width is unknown, 80 columns are assumed
+  CHECK(drawn(0).size() <= 77);
 }

@@ -1,3 +1,5 @@
+#include "functional/gradient_accumulator.h"
+
 #include <bit>
 #include <cmath>
 #include <initializer_list>
@@ -15,7 +17,6 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <torch/utils.h>
 
-#include "functional/gradient_accumulator.h"
 #include "support/compare.h"
 #include "support/memory_meter.h"
 #include "support/special_numbers.h"
@@ -123,11 +124,11 @@ TEST_CASE("GradientAccumulator has the same bits for any number of threads", "[l
 TEST_CASE("GradientAccumulator of bfloat16 takes four bytes a number, and two for the result",
           "[linear_cross_entropy]") {
   const torch::NoGradGuard no_grad;
-  constexpr int64_t kRows = 20000, kColumns = 500, kBlock = 1 << 20;
-  const auto a = at::zeros({2, kRows}, at::kBFloat16), b = at::zeros({2, kColumns}, at::kBFloat16);
+  constexpr int64_t kManyRows = 20000, kColumns = 500, kBlock = 1 << 20;
+  const auto a = at::zeros({2, kManyRows}, at::kBFloat16), b = at::zeros({2, kColumns}, at::kBFloat16);
   const MemoryMeter meter;
-  GradientAccumulator sum(kRows, kColumns, b.options(), at::kBFloat16);
+  GradientAccumulator sum(kManyRows, kColumns, b.options(), at::kBFloat16);
   sum.add(a, b, 1.0);
   const auto result = sum.take();
-  CHECK(meter.peak() <= 6 * kRows * kColumns + 4 * kBlock);
+  CHECK(meter.peak() <= 6 * kManyRows * kColumns + 4 * kBlock);
 }

@@ -1,12 +1,107 @@
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
 #include <ATen/ops/arange.h>
 #include <ATen/ops/randn.h>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 
+#include <attentive/core/options.h>
+#include <attentive/functional/attention.h>
 #include <attentive/functional/heads_and_windows.h>
 
+#include "kernels/call.h"
 #include "support/compare.h"
 #include "support/errors.h"
 #include "support/gradcheck.h"
+
+using namespace attentive;
+using attentive::test::error_of;
+
+TEST_CASE("split_heads and merge_heads", "[heads]") {
+  const auto features = at::randn({2, 5, 12});
+  const auto heads = split_heads(features, 3);
+  CHECK(heads.sizes() == at::IntArrayRef({2, 3, 5, 4}));
+  CHECK(heads.data_ptr() == features.data_ptr());
+  CHECK(heads[1][2][3][1].item<float>() == features[1][3][9].item<float>());
+  CHECK(merge_heads(heads).equal(features));
+  CHECK(merge_heads(heads).data_ptr() == features.data_ptr());
+  CHECK(merge_heads(heads.contiguous()).equal(features));
+  CHECK(error_of<c10::ValueError>([&] { split_heads(features, 5); }) ==
+        "split_heads: expected num_heads to divide 12, got 5");
+  CHECK(error_of<c10::ValueError>([&] { split_heads(features, 0); }) ==
+        "split_heads: expected num_heads to divide 12, got 0");
+  CHECK(error_of<c10::ValueError>([&] { split_heads(features[0], 3); }) ==
+        "split_heads: expected x of shape (B, T, H * d), got (5, 12)");
+  CHECK(error_of<c10::ValueError>([&] { merge_heads(features); }) ==
+        "merge_heads: expected x of shape (B, H, T, d), got (2, 5, 12)");
+}
+
+using namespace attentive;
+
+TEST_CASE("alibi_slopes are those of the paper", "[alibi]") {
+  CHECK(bit_equal(alibi_slopes(8).unsqueeze(0), test::table({{0.5f, 0.25f, 0.125f, 0.0625f, 0.03125f,
+                                                              0.015625f, 0.0078125f, 0.00390625f}})));
+  const auto three = alibi_slopes(3);
+  for (int64_t h = 0; h < 3; ++h) {
+    CHECK(std::abs(three[h].item<double>() - std::pow(2.0, -8.0 * static_cast<double>(h + 1) / 3)) < 1e-7);
+  }
+  CHECK(test::value_error([] { return alibi_slopes(0); }) == "alibi_slopes: expected num_heads > 0, got 0");
+}
+
+// Compares the bounds of causality and windows with their definition, pair by pair.
+
+using namespace attentive;
+using kernels::Band;
+
+namespace {
+
+constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
+
+// The definition in docs/conventions.md: query i is aligned with key i + S - L, or with key i for TopLeft.
+bool may_see(const AttentionOptions& options, int64_t L, int64_t S, int64_t i, int64_t j) {
+  const int64_t aligned = i + S - L;
+  if (options.causal == Causal::BottomRight && j > aligned) return false;
+  if (options.causal == Causal::TopLeft && j > i) return false;
+  if (options.window.left >= 0 && aligned - j > options.window.left) return false;
+  return options.window.right < 0 || j - aligned <= options.window.right;
+}
+
+}  // namespace
+
+TEST_CASE("a band sees the pairs that causality and window allow", "[band][short]") {
+  const auto causal = GENERATE(Causal::None, Causal::BottomRight, Causal::TopLeft);
+  const auto left = GENERATE(-1, 0, 1, 3, kHuge), right = GENERATE(-1, 0, 1, 3, kHuge);
+  const AttentionOptions options{.causal = causal, .window = {left, right}};
+  int64_t wrong = 0, unbounded = 0;
+  for (int64_t L = 0; L < 7; ++L) {
+    for (int64_t S = 0; S < 7; ++S) {
+      const Band band = kernels::band_of(options, L, S);
+      wrong += band.origin != S - L;
+      int64_t hidden_left = 0, hidden_right = 0;
+      for (int64_t i = 0; i < L; ++i) {
+        for (int64_t j = 0; j < S; ++j) {
+          const bool expected = may_see(options, L, S, i, j);
+          wrong += (band.key_lo(i, S) <= j && j < band.key_hi(i, S)) != expected;
+          wrong += (band.query_lo(j, L) <= i && i < band.query_hi(j, L)) != expected;
+          hidden_left += j < band.key_lo(i, S);
+          hidden_right += j >= band.key_hi(i, S);
+        }
+        wrong +=
+            band.key_lo(i, S) < 0 || band.key_lo(i, S) > S || band.key_hi(i, S) < 0 || band.key_hi(i, S) > S;
+      }
+      int64_t seen = 0;
+      for (int64_t j = 0; j < S; ++j) seen += band.query_lo(j, L) < band.query_hi(j, L);
+      wrong += L > 0 && band.shows_every_key(L, S) != (seen == S);
+      // The band has a bound exactly if that bound hides a pair.
+      wrong += L > 0 && S > 0 && (band.has_lo() != (hidden_left > 0) || band.has_hi() != (hidden_right > 0));
+      unbounded += band.unbounded();
+    }
+  }
+  CHECK(wrong == 0);
+  CHECK(unbounded > 0);
+}
 
 using namespace attentive;
 using attentive::test::value_error;
