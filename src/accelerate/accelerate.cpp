@@ -25,7 +25,7 @@ Switch switch_for(const SdpaOptions& options) {
 
 void accelerate_sdpa(const SdpaOptions& options) {
   // If it throws, the next call tries again.
-  [[maybe_unused]] static const bool open = (accelerate::register_sdpa_operators(), true);
+  [[maybe_unused]] static const bool registered = (accelerate::register_sdpa_operators(), true);
   sdpa_switch() = switch_for(options);
 }
 

@@ -41,7 +41,7 @@ at::Tensor bytes_of(const at::Tensor& tensor) {
   return dense.as_strided({dense.numel()}, {1}).view(at::kByte);
 }
 
-enum class Stage { BandBounds, Register, Connect };
+enum class Stage { Reach, Register, Connect };
 
 // Joins the other processes.
 class Meeting {
@@ -61,9 +61,9 @@ class Meeting {
     std::thread(std::move(task)).detach();
     if (joined.wait_until(meeting->end_) != std::future_status::ready) {
       const auto stage = meeting->stage_.load();
-      if (stage == Stage::BandBounds || joined.wait_for(kGrace) != std::future_status::ready) {
+      if (stage == Stage::Reach || joined.wait_for(kGrace) != std::future_status::ready) {
         exit_at_once();
-        if (stage == Stage::BandBounds) meeting->fail_unreached("no store has answered there");
+        if (stage == Stage::Reach) meeting->fail_unreached("no store has answered there");
         if (stage == Stage::Register) meeting->fail_lost("it does not answer");
         meeting->fail_unconnected("timed out");
       }
@@ -176,7 +176,7 @@ class Meeting {
   at::Device device_;
   milliseconds timeout_;
   Clock::time_point end_ = Clock::now() + timeout_;
-  std::atomic<Stage> stage_{Stage::BandBounds};
+  std::atomic<Stage> stage_{Stage::Reach};
 };
 
 }  // namespace

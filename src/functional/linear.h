@@ -20,10 +20,10 @@ at::Tensor widened_product(const at::Tensor& x, const at::Tensor& right, const a
 at::Tensor widened_sum_of_rows(const at::Tensor& a, const at::Tensor& b);
 
 /// x W^T + b by the fused at::linear, whose result equals Python's bit for bit, unlike that of C++
-/// `nn::Linear::forward` on 3-D input. Without gradients, a few rows are multiplied by
-/// kernels/gemm/few_linear.h, and on some processors more rows by kernels/gemm/many_linear.h, with results
-/// equal to within rounding. A half type for which LibTorch has no fast product on this CPU (widens_products)
-/// is computed in float32 and rounded once, under autocast too. The additions of the weight's adapters
+/// `nn::Linear::forward` on 3-D input. Without gradients, a few rows are multiplied by this package's own
+/// products (kernels/gemm/linear.h), and on some processors more rows too, with results equal to within
+/// rounding. A half type for which LibTorch has no fast product on this CPU (widens_products) is computed in
+/// float32 and rounded once, under autocast too. The additions of the weight's adapters
 /// (functional/adapters.h) are part of the result, here and in `linears`.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});
 

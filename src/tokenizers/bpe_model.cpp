@@ -32,9 +32,9 @@ size_t MergeTable::place_of(uint64_t pair) const {
   // A multiplication spreads neighbouring ids over the upper bits.
   uint64_t hash = pair * 0x9E3779B97F4A7C15ULL;
   hash ^= hash >> 32;
-  size_t offset = static_cast<size_t>(hash) & mask;
-  while (slots_[offset].pair != pair && slots_[offset].pair != kNoPair) offset = (offset + 1) & mask;
-  return offset;
+  size_t place = static_cast<size_t>(hash) & mask;
+  while (slots_[place].pair != pair && slots_[place].pair != kNoPair) place = (place + 1) & mask;
+  return place;
 }
 
 void MergeTable::add(int32_t left, int32_t right, uint32_t rank, int32_t token) {

@@ -70,9 +70,9 @@ void Vocabulary::index() {
     const auto hash = std::hash<std::string_view>()(token);
     const auto rest = static_cast<uint32_t>(hash >> 32);
     const auto other = [&](const Slot& slot) { return slot.hash != rest || text_at(slot.place) != token; };
-    size_t offset = hash & mask;
-    while (slots_[offset].place != kFree && other(slots_[offset])) offset = (offset + 1) & mask;
-    slots_[offset] = {rest, static_cast<uint32_t>(place)};
+    size_t slot = hash & mask;
+    while (slots_[slot].place != kFree && other(slots_[slot])) slot = (slot + 1) & mask;
+    slots_[slot] = {rest, static_cast<uint32_t>(place)};
   }
 }
 

@@ -33,10 +33,10 @@ bool is_fence(const std::string& line) {
 }
 
 // Returns the lines of a block whose fence is at `pair`; sets `pair` to the line behind its closing fence.
-std::string take_fenced(const std::vector<std::string>& lines, size_t& offset) {
+std::string take_fenced(const std::vector<std::string>& lines, size_t& n) {
   std::string text;
-  for (++offset; offset < lines.size() && !is_fence(lines[offset]); ++offset) text += lines[offset] + "\n";
-  ++offset;
+  for (++n; n < lines.size() && !is_fence(lines[n]); ++n) text += lines[n] + "\n";
+  ++n;
   return text;
 }
 
@@ -87,26 +87,25 @@ std::vector<Block> blocks_of(const std::string& page) {
   static const std::regex marker("^<!-- (example|file|lines of): (\\S+) -->$");
   const auto lines = lines_of(page);
   std::vector<Block> blocks;
-  for (size_t offset = 0; offset < lines.size();) {
+  for (size_t n = 0; n < lines.size();) {
     Block block;
     std::smatch words;
-    if (std::regex_match(lines[offset], words, marker)) {
+    if (std::regex_match(lines[n], words, marker)) {
       block.kind = words[1];
       block.name = words[2];
-      ++offset;
+      ++n;
     }
-    block.first_line = block.last_line = offset;
-    if (offset < lines.size() && is_fence(lines[offset])) {
-      block.language = without_indentation(lines[offset]).substr(3);
-      block.code = take_fenced(lines, offset);
-      block.last_line = offset;
-      if (!block.kind.empty() && offset + 1 < lines.size() && lines[offset].empty() &&
-          lines[offset + 1] == "```text") {
-        block.output = take_fenced(lines, ++offset);
-        block.last_line = offset;
+    block.first_line = block.last_line = n;
+    if (n < lines.size() && is_fence(lines[n])) {
+      block.language = without_indentation(lines[n]).substr(3);
+      block.code = take_fenced(lines, n);
+      block.last_line = n;
+      if (!block.kind.empty() && n + 1 < lines.size() && lines[n].empty() && lines[n + 1] == "```text") {
+        block.output = take_fenced(lines, ++n);
+        block.last_line = n;
       }
     } else if (block.kind.empty()) {
-      ++offset;
+      ++n;
       continue;
     }
     blocks.push_back(block);

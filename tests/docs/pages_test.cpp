@@ -58,7 +58,7 @@ const std::map<std::string, std::string> kCommands = {
     {"OMP_NUM_THREADS=1 torchrun --nproc-per-node 4", "by hand: a measurement of docs/distributed.md"},
     {"MALLOC_MMAP_THRESHOLD_=100000 torchrun --nproc-per-node 4",
      "by hand: a measurement of docs/distributed.md"},
-    {"torchrun --nproc-per-node 2", "on two GPUs: tests/distributed/two_gpus_test.cpp"},
+    {"torchrun --nproc-per-node 2", "on two GPUs: tests/distributed/device_choice_test.cpp"},
     {"torchrun --nnodes 2", "by hand; its variables: tests/distributed/group_test.cpp"},
     {"build/release/apps/attentive-vit-digits", "by hand: a measurement of docs/training.md"},
     {"build/release/bench/", "by hand: measurements"},

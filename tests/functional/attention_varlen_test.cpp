@@ -181,8 +181,8 @@ TEST_CASE("the native kernel computes each packed sequence with the bits of a ca
   std::vector<at::Tensor> sums(shared.size());
   for (size_t n = 0; n < lengths_q.size(); ++n) {
     INFO("sequence " << n);
-    const auto part = [](const at::Tensor& x, const std::vector<int64_t>& ends, size_t pair) {
-      return x.slice(0, ends[pair], ends[pair + 1]);
+    const auto part = [](const at::Tensor& x, const std::vector<int64_t>& ends, size_t sequence) {
+      return x.slice(0, ends[sequence], ends[sequence + 1]);
     };
     const auto alone = [&](const at::Tensor& x, const std::vector<int64_t>& ends) {
       return part(x.detach(), ends, n).transpose(0, 1).unsqueeze(0).requires_grad_(true);

@@ -73,8 +73,8 @@ void add_neighbourhoods(std::vector<NamedCase>& cases, int64_t L) {
                    },
                    L, kHeight * kWidth});
   // As natten finds the first neighbour of a pixel.
-  const auto near = [](int64_t offset, int64_t key, int64_t size) {
-    const int64_t first = std::clamp<int64_t>(offset - 3, 0, size - 7);
+  const auto near = [](int64_t query, int64_t key, int64_t size) {
+    const int64_t first = std::clamp<int64_t>(query - 3, 0, size - 7);
     return key >= first && key < first + 7;
   };
   cases.push_back({"shifted neighbourhood", neighbourhood_2d_mask(kHeight, kWidth, 3, ImageBorder::Shifted),
@@ -93,9 +93,8 @@ void add_tree(std::vector<NamedCase>& cases, int64_t draft, int64_t L, int64_t S
                      const int64_t start = S - draft;
                      if (j < start) return j <= i;
                      if (i < start) return false;
-                     for (int64_t offset = i - start; offset >= 0;
-                          offset = parents[static_cast<size_t>(offset)]) {
-                       if (offset == j - start) return true;
+                     for (int64_t node = i - start; node >= 0; node = parents[static_cast<size_t>(node)]) {
+                       if (node == j - start) return true;
                      }
                      return false;
                    },

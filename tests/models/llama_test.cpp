@@ -1,4 +1,4 @@
-// Equality with transformers' classes is tested by the cases of tests/parity/models.
+// Equality with transformers' classes is tested by tests/parity/models.safetensors.
 
 #include <algorithm>
 

@@ -376,8 +376,8 @@ TEST_CASE("A damaged charsmap is refused or read, and nothing else", "[charsmap]
       const Charsmap charsmap(bytes);
       ++read;
       std::string text;
-      for (int offset = 0; offset < 256; ++offset) {
-        text.assign(1, static_cast<char>(offset));
+      for (int byte = 0; byte < 256; ++byte) {
+        text.assign(1, static_cast<char>(byte));
         for (int more = 0; more < 4; ++more) text += static_cast<char>(draw());
         (void)charsmap.find(text);
       }

@@ -119,7 +119,7 @@ struct TensorArguments {
   }
 
  private:
-  void add(const TensorPairs& arguments) { evaluation = arguments.batch.evaluation; }
+  void add(const TensorPairs& pair) { evaluation = pair.batch.evaluation; }
   void add(const TensorIndex& index) {
     if (index.evaluation) evaluation = index.evaluation;
     indices.push_back(index);

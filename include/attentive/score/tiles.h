@@ -121,7 +121,7 @@ struct TileArguments {
   }
 
  private:
-  void add(const TilePairs& arguments) { tile = arguments.batch.tile; }
+  void add(const TilePairs& pair) { tile = pair.batch.tile; }
   void add(const TileIndex& index) {
     if (index.tile) tile = index.tile;
     least[static_cast<size_t>(count)] = index.least;

@@ -414,8 +414,6 @@ class Calls {
   Ref device(Ref type, int64_t index);
   Ref parameter(Ref arguments);
   Ref tensor_with_attributes(Ref arguments);
-
-  // Defined in values.cpp:
   Ref tensor(Ref arguments, size_t count);
   Ref tensor_of_dtype(Ref arguments, size_t count);
   TensorSpec geometry(Ref arguments) const;

@@ -207,9 +207,9 @@ inline void output_block(const Matrix<const float>& weights, const Matrix<const 
   for (int64_t j = 0; j < keys; ++j) {
     Vec value[kVectors];
     for (int x = 0; x < kVectors; ++x) {
-      const T* const offset = values + j * v_stride + x * kWidth;
-      prefetch_beyond<kPrefetch>(offset);
-      value[x] = load_part(offset, part - x * kWidth);
+      const T* const numbers = values + j * v_stride + x * kWidth;
+      prefetch_beyond<kPrefetch>(numbers);
+      value[x] = load_part(numbers, part - x * kWidth);
     }
     for (int r = 0; r < kRows; ++r) {
       for (int x = 0; x < kVectors; ++x) total[r][x] += weight[r * weights_stride + j] * value[x];

@@ -106,7 +106,8 @@ class PackedKeys {
 template <class Stored, class T>
 class Forward {
   static constexpr int64_t kBlockRows = kIsBf16<T> ? 128 : 120;
-  // Rows that are weighed together without a softmax. The scores of 1024 keys fill half of a first cache.
+  // Rows whose scores become weights together if there is no softmax. The scores of 1024 keys fill half of a
+  // first cache.
   static constexpr int64_t kPlainRows = 4;
   using Keys = PackedKeys<Stored, T>;
   using Head = typename Keys::Head;
@@ -216,9 +217,9 @@ class Forward {
             {call_, scratch, kStripRows<T>, width, true}};
   }
 
-  void attend(int64_t b, int64_t h, int64_t block, const Head& head) const {
-    const int64_t i0 = block * kBlockRows, rows = block + 1 < blocks() ? kBlockRows : call_.L - i0;
-    const Block pair = block_at(b, h, i0, rows, head);
+  void attend(int64_t b, int64_t h, int64_t number, const Head& head) const {
+    const int64_t i0 = number * kBlockRows, rows = number + 1 < blocks() ? kBlockRows : call_.L - i0;
+    const Block block = block_at(b, h, i0, rows, head);
     const int64_t end = call_.key_hi(b, i0 + rows - 1);
     // Tiles begin at the first visible key, so that a narrow window lies in one tile.
     for (int64_t from = call_.key_lo(i0) / Keys::kPanelKeys * Keys::kPanelKeys; from < end;
@@ -226,26 +227,26 @@ class Forward {
       const int64_t to = std::min(end, from + kTileKeys);
       for (int64_t r = 0; r < rows; r += kStripRows<T>) {
         const int64_t strip = std::min(kStripRows<T>, rows - r);
-        add_shown(pair, r, strip, std::max(from, call_.key_lo(i0 + r) / kFirst * kFirst),
+        add_shown(block, r, strip, std::max(from, call_.key_lo(i0 + r) / kFirst * kFirst),
                   std::min(to, call_.key_hi(b, i0 + r + strip - 1)));
       }
     }
     gemm_done();
     for (int64_t r = 0; r < rows; ++r) {
-      t_.write_row(call_, b, h, i0 + r, pair.maximum[r], pair.total[r], pair.output.row(r));
-      if (writes_weights_ && pair.sums[r / kStripRows<T>] == Sums::Begin)
-        std::fill_n(weights_of(pair, i0 + r), call_.S, Stored{0});
+      t_.write_row(call_, b, h, i0 + r, block.maximum[r], block.total[r], block.output.row(r));
+      if (writes_weights_ && block.sums[r / kStripRows<T>] == Sums::Begin)
+        std::fill_n(weights_of(block, i0 + r), call_.S, Stored{0});
     }
   }
 
   // Adds the keys [from, to) of one tile to the strip of `rows` rows that begins at row r0 of the block, but
   // for those that the program's own mask hides by whole blocks.
-  void add_shown(const Block& pair, int64_t r0, int64_t rows, int64_t from, int64_t to) const {
-    if (!call_.own.blocks) return add(pair, r0, rows, from, to, static_cast<bool>(call_.own.mask));
-    const int64_t first = pair.i0 + r0, last = first + rows - 1;
+  void add_shown(const Block& block, int64_t r0, int64_t rows, int64_t from, int64_t to) const {
+    if (!call_.own.blocks) return add(block, r0, rows, from, to, static_cast<bool>(call_.own.mask));
+    const int64_t first = block.i0 + r0, last = first + rows - 1;
     const auto class_of = [&](int64_t j) {
-      const int above = call_.block_of(pair.b, pair.h, first, j),
-                below = call_.block_of(pair.b, pair.h, last, j);
+      const int above = call_.block_of(block.b, block.h, first, j),
+                below = call_.block_of(block.b, block.h, last, j);
       return above == below ? above : int{detail::BlockClasses::Partial};
     };
     while (from < to) {
@@ -253,32 +254,32 @@ class Forward {
       int64_t end = (from / kClassTile + 1) * kClassTile;
       while (end < to && class_of(end) == kind) end += kClassTile;
       if (kind != detail::BlockClasses::Empty)
-        add(pair, r0, rows, from, std::min(end, to), kind == detail::BlockClasses::Partial);
+        add(block, r0, rows, from, std::min(end, to), kind == detail::BlockClasses::Partial);
       from = end;
     }
   }
 
   // Adds the keys [from, to). `tested`: the program's own mask is asked about each pair.
-  void add(const Block& pair, int64_t r0, int64_t rows, int64_t from, int64_t to, bool tested) const {
+  void add(const Block& block, int64_t r0, int64_t rows, int64_t from, int64_t to, bool tested) const {
     if (from >= to) return;
-    const int64_t i0 = pair.i0 + r0, cols = to - from, wide = round_up(cols, 16);
-    if (call_.keep && !any_kept(pair.b, pair.h, i0, rows, from, cols)) return;
+    const int64_t i0 = block.i0 + r0, cols = to - from, wide = round_up(cols, 16);
+    if (call_.keep && !any_kept(block.b, block.h, i0, rows, from, cols)) return;
     // The visible keys of a row begin and end at most one key later than those of the row before it.
     const int64_t first = call_.key_lo(i0 + rows - 1) - (rows - 1) - from;
-    const int64_t reach = call_.key_hi(pair.b, i0) - from;
+    const int64_t reach = call_.key_hi(block.b, i0) - from;
 
     // S = Q Kᵀ
-    const auto q = pair.q.part(r0, rows);
-    const bool last = from + cols >= call_.key_hi(pair.b, i0 + rows - 1);
+    const auto q = block.q.part(r0, rows);
+    const bool last = from + cols >= call_.key_hi(block.b, i0 + rows - 1);
     for (int64_t c = 0, asked = 0; c < wide;) {
-      const auto k = keys_.keys_from(pair.head, from + c, wide - c);
+      const auto k = keys_.keys_from(block.head, from + c, wide - c);
       // The rows of biases and of the output are asked for a few at a time, so that these products hide the
       // wait for them.
       for (const int64_t most = rows * (c + k.cols) / wide; asked < most; ++asked) {
-        pair.terms.prefetch(pair.b, pair.h, i0 + asked, from, cols);
-        if (last) prefetch_to_write(t_.output.at(pair.b, pair.h, i0 + asked), call_.Dv);
+        block.terms.prefetch(block.b, block.h, i0 + asked, from, cols);
+        if (last) prefetch_to_write(t_.output.at(block.b, block.h, i0 + asked), call_.Dv);
       }
-      gemm(q, k, pair.scores.block(0, rows, c, k.cols), Sums::Begin,
+      gemm(q, k, block.scores.block(0, rows, c, k.cols), Sums::Begin,
            {.columns = reach - c, .first_column = first - c});
       c += k.cols;
     }
@@ -288,41 +289,42 @@ class Forward {
     for (int64_t first_row = 0; first_row < rows; first_row += at_once) {
       const int64_t end = std::min(first_row + at_once, rows);
       for (int64_t r = first_row; r < end; ++r) {
-        SoftmaxRow& row = pair.rows[r];
-        pair.terms.set(row, r, pair.b, pair.h, i0 + r, from, cols, tested);
+        SoftmaxRow& row = block.rows[r];
+        block.terms.set(row, r, block.b, block.h, i0 + r, from, cols, tested);
         row.cols = wide;
-        row.maximum = pair.maximum[r0 + r];
-        row.sum = pair.total[r0 + r];
+        row.maximum = block.maximum[r0 + r];
+        row.sum = block.total[r0 + r];
       }
-      SoftmaxRow* const set = pair.rows + first_row;
-      pair.terms.score(set, end - first_row, pair.b, pair.h, i0 + first_row, from);
+      SoftmaxRow* const set = block.rows + first_row;
+      block.terms.score(set, end - first_row, block.b, block.h, i0 + first_row, from);
       if (!call_.normalise)
         rows_to_weights(call_, set, end - first_row);  // while the scores are in the first cache
     }
-    if (call_.normalise) rows_to_weights(call_, pair.rows, rows);
+    if (call_.normalise) rows_to_weights(call_, block.rows, rows);
     if (writes_weights_) {
-      for (int64_t r = 0; r < rows; ++r) write_weights(pair, pair.rows[r], i0 + r, from, cols);
+      for (int64_t r = 0; r < rows; ++r) write_weights(block, block.rows[r], i0 + r, from, cols);
     }
     for (int64_t r = 0; r < rows; ++r) {
-      follow_maximum(pair.rows[r], pair.maximum[r0 + r], pair.total[r0 + r], pair.output.row(r0 + r),
+      follow_maximum(block.rows[r], block.maximum[r0 + r], block.total[r0 + r], block.output.row(r0 + r),
                      call_.Dv);
     }
 
     // O = O + P V
-    gemm(pair.weights.block(0, rows, 0, inner<T>(cols)), values_of(pair, i0, rows, from, cols, pair.values),
-         pair.output.part(r0, rows), std::exchange(pair.sums[r0 / kStripRows<T>], Sums::Continue),
+    gemm(block.weights.block(0, rows, 0, inner<T>(cols)),
+         values_of(block, i0, rows, from, cols, block.values), block.output.part(r0, rows),
+         std::exchange(block.sums[r0 / kStripRows<T>], Sums::Continue),
          {.inner = reach, .first_inner = first});
   }
 
-  Stored* weights_of(const Block& pair, int64_t i) const {
-    return t_.weights + call_.row_index(pair.b, pair.h, i) * call_.S;
+  Stored* weights_of(const Block& block, int64_t i) const {
+    return t_.weights + call_.row_index(block.b, block.h, i) * call_.S;
   }
 
-  // Writes the weights of query i, whose row has been weighed for the keys [from, from + cols), all that it
+  // Writes the weights of query i, whose row holds the weights of the keys [from, from + cols), all that it
   // may see.
-  void write_weights(const Block& pair, SoftmaxRow row, int64_t i, int64_t from, int64_t cols) const {
+  void write_weights(const Block& block, SoftmaxRow row, int64_t i, int64_t from, int64_t cols) const {
     if constexpr (kIsBf16<T>) {
-      // Weights for a product are rounded. Their scores are still there, so they are weighed once more.
+      // Weights for a product are rounded. Their scores are still there, so the weights are computed again.
       row.weights16 = nullptr;
       row.prepared = true;
       row.maximum = -kInfinity;
@@ -330,12 +332,12 @@ class Forward {
       if (!t_.dropped) row.drop = nullptr;
       rows_to_weights(call_, &row, 1);
     }
-    const float factor = end_of_row(call_, pair.b, pair.h, i, row.maximum, row.sum).factor *
+    const float factor = end_of_row(call_, block.b, block.h, i, row.maximum, row.sum).factor *
                          (row.drop ? call_.survivor_scale : 1.0f);
     const float zero = 0.0f * factor;  // NaN in a row of NaN
     Stored hidden{};
     elementwise().convert(&zero, &hidden, 1);
-    Stored* const to = weights_of(pair, i);
+    Stored* const to = weights_of(block, i);
     std::fill_n(to, from, hidden);
     elementwise().store_scaled(row.scores, factor, to + from, cols);
     std::fill(to + from + cols, to + call_.S, hidden);
@@ -343,11 +345,11 @@ class Forward {
 
   // Returns V of these keys, with zeros for values that are not finite and that none of the rows sees, since
   // 0 * NaN is NaN.
-  Rhs<const T> values_of(const Block& pair, int64_t i0, int64_t rows, int64_t from, int64_t cols,
+  Rhs<const T> values_of(const Block& block, int64_t i0, int64_t rows, int64_t from, int64_t cols,
                          T* buffer) const {
-    const uint8_t* const finite = pair.head.finite + from;
+    const uint8_t* const finite = block.head.finite + from;
     const auto hidden = [&](int64_t c) {
-      return !finite[c] && !column_seen(pair.b, pair.h, i0, rows, from + c);
+      return !finite[c] && !column_seen(block.b, block.h, i0, rows, from + c);
     };
     bool any_hidden = std::memchr(finite, 0, static_cast<size_t>(cols)) != nullptr;
     if (any_hidden) {
@@ -356,11 +358,11 @@ class Forward {
     }
     // With an odd number of keys, bfloat16 also reads the next value, with weight 0.
     if (inner<T>(cols) != cols && from + cols < call_.S) any_hidden |= !finite[cols];
-    if (!any_hidden && keys_.has_values()) return keys_.values(pair.head, from, cols);
+    if (!any_hidden && keys_.has_values()) return keys_.values(block.head, from, cols);
     if constexpr (std::is_same_v<T, Stored>) {
-      return rhs_of(rows_of(t_.v, pair.b, pair.hkv, from, cols, call_.Dv), any_hidden, hidden, buffer);
+      return rhs_of(rows_of(t_.v, block.b, block.hkv, from, cols, call_.Dv), any_hidden, hidden, buffer);
     } else {
-      const Matrix<const T> widened{keys_.values(pair.head, from, cols).data, cols, call_.Dv, call_.Dv};
+      const Matrix<const T> widened{keys_.values(block.head, from, cols).data, cols, call_.Dv, call_.Dv};
       return rhs_of(widened, any_hidden, hidden, buffer);
     }
   }

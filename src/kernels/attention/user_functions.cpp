@@ -59,11 +59,11 @@ UserRows::UserRows(const Call& call, Along along) : call_(call), along_(along) {
   pairs_.captured = call.own.captured;
 }
 
-void UserRows::place(const Pairs& offset, const detail::CallbackRange& range) {
-  pairs_.batch = offset.b + call_.batch_offset;
-  pairs_.head = offset.h + call_.head_offset;
-  pairs_.query = call_.key_offset + call_.band.position(offset.i0);
-  pairs_.key = call_.key_offset + offset.j0;
+void UserRows::place(const Pairs& first, const detail::CallbackRange& range) {
+  pairs_.batch = first.b + call_.batch_offset;
+  pairs_.head = first.h + call_.head_offset;
+  pairs_.query = call_.key_offset + call_.band.position(first.i0);
+  pairs_.key = call_.key_offset + first.j0;
   pairs_.lo = range.lo;
   pairs_.hi = range.hi;
 }

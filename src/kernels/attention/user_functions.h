@@ -42,7 +42,7 @@ class UserRows {
                               const float* logit_gradients);
 
  private:
-  void place(const Pairs& offset, const detail::CallbackRange& range = {});
+  void place(const Pairs& first, const detail::CallbackRange& range = {});
   void run(const Pairs& strip, const detail::CallbackRange* ranges, detail::StripCode code);
   template <class Code>
   void check(const Pairs& row, const detail::CallbackRange& range, bool is_mask, const Code& code);

@@ -122,11 +122,11 @@ void weight_dots(const Call& call, const WeightDotsTensors<T>& tensors) {
   const auto& gradient = tensors.grad_weights;
   if constexpr (std::is_same_v<T, float>) {
     for_each_item(call.B * call.H, call.worth_threads(2), [&](int64_t head) {
-      for (int64_t offset = head * call.L; offset < (head + 1) * call.L; ++offset) {
-        const int64_t b = head / call.H, h = head % call.H, i = offset % call.L;
-        tensors.dots[offset] = weight_dot(call, tensors.weights + offset * call.S, gradient, b, h, i);
+      for (int64_t row = head * call.L; row < (head + 1) * call.L; ++row) {
+        const int64_t b = head / call.H, h = head % call.H, i = row % call.L;
+        tensors.dots[row] = weight_dot(call, tensors.weights + row * call.S, gradient, b, h, i);
         // 0 * NaN is NaN, but a row without keys has no gradient.
-        if (!std::isfinite(tensors.dots[offset]) && !call.sees_a_key(b, h, i)) tensors.dots[offset] = 0.0f;
+        if (!std::isfinite(tensors.dots[row]) && !call.sees_a_key(b, h, i)) tensors.dots[row] = 0.0f;
       }
     });
   } else {

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kMostThreads = 1024;
 
-// The interface of block.h by means of the GPU.
+// The interface of a block (softmax_rows.h) by means of the GPU.
 class DeviceBlock {
  public:
   __device__ explicit DeviceBlock(float* shared) : shared_(shared) {}
