@@ -47,13 +47,13 @@ at::Tensor put(KVCache& cache, int64_t first, int64_t count) {
 TEST_CASE("DenseKVCache keeps every token in order", "[kv_cache]") {
   DenseKVCache cache(small(), 10);
   CHECK(cache.bytes() == 2u * 2 * 2 * 3 * 10 * 4 * 4);
-  int64_t offset = 0;
+  int64_t position = 0;
   for (const int64_t count : {4, 1, 0, 3, 2}) {
-    CHECK(cache.room() == 10 - offset);
-    CHECK(bit_equal(put(cache, offset, count), tokens(0, offset + count)));
-    offset += count;
-    CHECK(cache.position() == offset);
-    CHECK(cache.stored() == offset);
+    CHECK(cache.room() == 10 - position);
+    CHECK(bit_equal(put(cache, position, count), tokens(0, position + count)));
+    position += count;
+    CHECK(cache.position() == position);
+    CHECK(cache.stored() == position);
   }
   CHECK(value_error([&] { return put(cache, 10, 1); }) ==
         "DenseKVCache: expected at most capacity = 10 tokens, got 10 + 1");
@@ -70,14 +70,14 @@ TEST_CASE("RingKVCache keeps the window in order, whatever the chunks", "[kv_cac
       RingKVCache cache(small(), window, chunk);
       CHECK(cache.slots() == window - 1 + chunk);
       CHECK(cache.room() == chunk);
-      int64_t offset = 0;
+      int64_t position = 0;
       for (int i = 0; i < 60; ++i) {
         const int64_t count = std::min<int64_t>(chunk, 1 + (i * 7) % 4);
-        const auto oldest = std::max<int64_t>(0, offset - (window - 1));
-        INFO("window " << window << ", chunk " << chunk << ", token " << offset);
-        REQUIRE(bit_equal(put(cache, offset, count), tokens(oldest, offset + count - oldest)));
-        offset += count;
-        REQUIRE(cache.position() == offset);
+        const auto oldest = std::max<int64_t>(0, position - (window - 1));
+        INFO("window " << window << ", chunk " << chunk << ", token " << position);
+        REQUIRE(bit_equal(put(cache, position, count), tokens(oldest, position + count - oldest)));
+        position += count;
+        REQUIRE(cache.position() == position);
       }
     }
   }

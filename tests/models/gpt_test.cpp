@@ -281,18 +281,18 @@ TEST_CASE("A cached GPT gives the logits of the whole text at every step", "[gpt
       const auto whole = model->forward(ids);
       const auto cache = model->make_cache(2);
       // Prefills in chunks of several sizes (a ring accepts at most its window at once), then token by token.
-      int64_t offset = 0;
+      int64_t position = 0;
       for (const int64_t wanted : {5, 1, 3, 4}) {
         const auto tokens = std::min(wanted, cache->room());
-        const auto logits = model->forward_cached(ids.narrow(1, offset, tokens), *cache);
-        INFO(name << ", chunk at " << offset);
-        CHECK_WITHIN(logits, whole.narrow(1, offset, tokens), {0, 1e-5});
-        offset += tokens;
-        CHECK(cache->position() == offset);
+        const auto logits = model->forward_cached(ids.narrow(1, position, tokens), *cache);
+        INFO(name << ", chunk at " << position);
+        CHECK_WITHIN(logits, whole.narrow(1, position, tokens), {0, 1e-5});
+        position += tokens;
+        CHECK(cache->position() == position);
       }
-      for (; offset < 33; ++offset) {
-        INFO(name << ", token " << offset);
-        CHECK_WITHIN(model->forward_cached(ids.narrow(1, offset, 1), *cache), whole.narrow(1, offset, 1),
+      for (; position < 33; ++position) {
+        INFO(name << ", token " << position);
+        CHECK_WITHIN(model->forward_cached(ids.narrow(1, position, 1), *cache), whole.narrow(1, position, 1),
                      {0, 1e-5});
       }
     }
@@ -391,9 +391,9 @@ TEST_CASE("A cached GPT under autocast gives the logits of the whole text", "[gp
         // Both compute the same products of the same numbers.
         CHECK(bit_equal(model->forward_cached(ids, *cache), whole));
         cache->reset();
-        for (int64_t offset = 0; offset < tokens; ++offset) {
-          const auto logits = model->forward_cached(ids.narrow(1, offset, 1), *cache);
-          CHECK(difference(logits, whole.narrow(1, offset, 1), tolerance_of(type)) == "");
+        for (int64_t position = 0; position < tokens; ++position) {
+          const auto logits = model->forward_cached(ids.narrow(1, position, 1), *cache);
+          CHECK(difference(logits, whole.narrow(1, position, 1), tolerance_of(type)) == "");
         }
       }
     }

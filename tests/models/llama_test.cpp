@@ -117,16 +117,16 @@ TEST_CASE("A cached Llama gives the logits of the whole text at every step", "[l
       const auto whole = model->forward(ids);
       const auto cache = model->make_cache(2);
       CHECK((dynamic_cast<RingKVCache*>(cache.get()) != nullptr) == (options.context_length() == 0));
-      int64_t offset = 0;
+      int64_t position = 0;
       for (const int64_t wanted : {5, 1, 3, 4}) {
         const auto tokens = std::min(wanted, cache->room());
-        CHECK_WITHIN(model->forward_cached(ids.narrow(1, offset, tokens), *cache),
-                     whole.narrow(1, offset, tokens), {1e-5, 5e-6});
-        offset += tokens;
+        CHECK_WITHIN(model->forward_cached(ids.narrow(1, position, tokens), *cache),
+                     whole.narrow(1, position, tokens), {1e-5, 5e-6});
+        position += tokens;
       }
-      for (; offset < 23; ++offset) {
-        INFO("token " << offset);
-        CHECK_WITHIN(model->forward_cached(ids.narrow(1, offset, 1), *cache), whole.narrow(1, offset, 1),
+      for (; position < 23; ++position) {
+        INFO("token " << position);
+        CHECK_WITHIN(model->forward_cached(ids.narrow(1, position, 1), *cache), whole.narrow(1, position, 1),
                      {1e-5, 5e-6});
       }
     }
@@ -156,10 +156,10 @@ TEST_CASE("A mask of a cached Llama covers the cached keys too", "[llama][kv_cac
   const auto whole = model->forward(ids, Mask::key_keep(keep));
   CHECK_FALSE(bit_equal(whole, model->forward(ids)));
   const auto cache = model->make_cache(2);
-  for (int64_t offset = 0; offset < 9; ++offset) {
-    const auto logits = model->forward_cached(ids.narrow(1, offset, 1), *cache,
-                                              Mask::key_keep(keep.narrow(1, 0, offset + 1)));
-    CHECK_WITHIN(logits, whole.narrow(1, offset, 1), {1e-5, 5e-6});
+  for (int64_t position = 0; position < 9; ++position) {
+    const auto logits = model->forward_cached(ids.narrow(1, position, 1), *cache,
+                                              Mask::key_keep(keep.narrow(1, 0, position + 1)));
+    CHECK_WITHIN(logits, whole.narrow(1, position, 1), {1e-5, 5e-6});
   }
 }
 

@@ -60,7 +60,7 @@ class BackwardHeads {
     return {arena.take<T>(count * head_size_), arena.take<float>(count * 3 * queries_),
             arena.take<float>(count * slots * call_.D * queries_), slots};
   }
-  /// One key head, and its index among the key heads of the memory.
+  /// One key head, and its index among the key heads that share the memory.
   struct Group {
     const HeadMemory& memory;
     int64_t place, head;

@@ -161,7 +161,7 @@ class Forward {
   // because a block of a few rows would cost as much to begin as a whole one.
   int64_t blocks() const { return std::max<int64_t>((call_.L + kBlockRows / 2) / kBlockRows, 1); }
 
-  // A block of queries of one head, starting at i0, and the memory for its at.
+  // A block of queries of one head, starting at i0, and the memory for its work.
   struct Block {
     int64_t b, h, hkv, i0;
     Head head;

@@ -113,8 +113,8 @@ class LogitGradientWriter {
   const bool large_;  // whether the pairs exceed the caches
 };
 
-constexpr int64_t kTurnBytes = int64_t{32} << 20;  ///< limit on the memory of heads computed at a time
-constexpr int64_t kTurnItems = 16;                 ///< the fewest items of work that threads should share
+constexpr int64_t kBatchBytes = int64_t{32} << 20;  ///< limit on the memory of heads computed at a time
+constexpr int64_t kBatchItems = 16;                 ///< the fewest items of work that threads should share
 
 /// Key heads that are computed at the same time, as numbers b * Hkv + h.
 struct HeadBatch {
@@ -152,12 +152,12 @@ void compute_batch_of_heads(const HeadBatch& batch, const HeadBatchWork& work, c
   const int64_t heads = batch.count, threads = work.parallel ? at::get_num_threads() : 1;
   const int64_t at_work = std::min(heads, threads);
   const bool busy = work.parts == 1 || heads % threads == 0 || heads >= 4 * threads;
-  if (busy && (at_work == 1 || at_work * work.bytes <= kTurnBytes)) {
+  if (busy && (at_work == 1 || at_work * work.bytes <= kBatchBytes)) {
     for_each_item(heads, work.parallel, [&](int64_t n) { whole(batch.head(n)); });
     return;
   }
-  const int64_t wanted = (std::max(kTurnItems, 2 * threads) + work.parts - 1) / work.parts;
-  const int64_t at_once = std::clamp<int64_t>(std::min(kTurnBytes / work.bytes, wanted), 1, heads);
+  const int64_t wanted = (std::max(kBatchItems, 2 * threads) + work.parts - 1) / work.parts;
+  const int64_t at_once = std::clamp<int64_t>(std::min(kBatchBytes / work.bytes, wanted), 1, heads);
   for (int64_t first = 0; first < heads; first += at_once) share(first, std::min(at_once, heads - first));
 }
 
