@@ -15,8 +15,8 @@
 
 #include "base/files.h"
 #include "support/compare.h"
+#include "support/files.h"
 #include "support/python.h"
-#include "support/temporary_folder.h"
 
 using namespace attentive;
 using namespace attentive::test;

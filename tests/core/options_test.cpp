@@ -5,10 +5,15 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/ops/ones.h>
+#include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 #include <torch/arg.h>
 
+#include <attentive/core/mask.h>
 #include <attentive/core/option_list.h>
 #include <attentive/core/options.h>
 #include <attentive/functional/attention.h>
@@ -183,4 +188,20 @@ TEST_CASE("a stream that the options name outweighs the guard", "[guard]") {
   const DropoutStreamGuard guard(DropoutStream::Aten);
   CHECK(bit_equal(drop(DropoutStream::Counter), counter));
   CHECK(bit_equal(drop(DropoutStream::Any), aten));
+}
+
+using attentive::Mask;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
+
+TEST_CASE("a bare bool tensor means keep", "[mask]") {
+  const Mask mask = at::ones({2, 3}, at::kBool);
+  CHECK(mask.keep_terms().size() == 1);
+  CHECK_FALSE(mask.empty());
+  CHECK(Mask().empty());
+}
+
+TEST_CASE("a bare floating tensor is refused and both readings are named", "[mask][errors]") {
+  CHECK_THROWS_MATCHES(Mask(at::rand({2, 3})), c10::TypeError,
+                       MessageMatches(ContainsSubstring("Mask::keep") && ContainsSubstring("Mask::bias")));
 }

@@ -9,7 +9,7 @@
 
 #include "docs/in_folder.h"
 #include "docs/pages.h"
-#include "support/temporary_folder.h"
+#include "support/files.h"
 
 namespace attentive::test {
 namespace {

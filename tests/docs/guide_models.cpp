@@ -7,7 +7,7 @@
 #include <attentive/attentive.h>
 
 #include "docs/examples.h"
-#include "support/source_folder.h"
+#include "support/files.h"
 
 using namespace attentive;
 

@@ -18,7 +18,7 @@
 #include <attentive/train/trainer.h>
 
 #include "docs/examples.h"
-#include "support/source_folder.h"
+#include "support/files.h"
 
 using namespace attentive;
 

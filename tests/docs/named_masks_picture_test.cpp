@@ -15,7 +15,7 @@
 #include <attentive/functional/named_masks.h>
 
 #include "docs/pages.h"
-#include "support/source_folder.h"
+#include "support/files.h"
 
 using namespace attentive;
 using namespace attentive::test;

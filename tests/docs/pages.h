@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "support/source_folder.h"
+#include "support/files.h"
 
 namespace attentive::test {
 

@@ -10,7 +10,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include "support/exercise.h"
-#include "support/source_folder.h"
+#include "support/files.h"
 
 using Catch::Matchers::StartsWith;
 

@@ -19,9 +19,7 @@
 
 #include "base/refusal.h"
 #include "files/byte_source.h"
-#include "support/file_bytes.h"
-#include "support/source_folder.h"
-#include "support/temporary_folder.h"
+#include "support/files.h"
 
 using attentive::load_safetensors;
 using attentive::parse_safetensors;

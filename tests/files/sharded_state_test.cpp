@@ -9,8 +9,7 @@
 #include <attentive/files/state_dict.h>
 
 #include "support/errors.h"
-#include "support/file_bytes.h"
-#include "support/temporary_folder.h"
+#include "support/files.h"
 
 using namespace attentive;
 using attentive::test::value_error;

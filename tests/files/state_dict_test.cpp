@@ -26,11 +26,10 @@
 
 #include "files/dtypes.h"
 #include "files/small_states.h"
+#include "support/autocast.h"
 #include "support/compare.h"
-#include "support/default_dtype.h"
 #include "support/errors.h"
-#include "support/source_folder.h"
-#include "support/temporary_folder.h"
+#include "support/files.h"
 
 using namespace attentive;
 using attentive::test::check_equal;

@@ -26,10 +26,8 @@
 #include "files/file_value_truth.h"
 #include "files/hostile_torch_file.h"
 #include "support/errors.h"
-#include "support/file_bytes.h"
-#include "support/peak_memory.h"
-#include "support/special_files.h"
-#include "support/temporary_folder.h"
+#include "support/files.h"
+#include "support/memory_meter.h"
 
 using namespace attentive;
 using namespace attentive::test;

@@ -18,10 +18,8 @@
 
 #include "files/dtypes.h"
 #include "support/errors.h"
-#include "support/file_bytes.h"
-#include "support/peak_memory.h"
-#include "support/source_folder.h"
-#include "support/temporary_folder.h"
+#include "support/files.h"
+#include "support/memory_meter.h"
 
 using namespace attentive;
 using attentive::test::read_bytes;

@@ -11,8 +11,7 @@
 #include "base/files.h"
 #include "base/refusal.h"
 #include "files/torch/zip.h"
-#include "support/file_bytes.h"
-#include "support/temporary_folder.h"
+#include "support/files.h"
 
 using namespace attentive;
 using Catch::Matchers::ContainsSubstring;

@@ -26,8 +26,8 @@
 
 #include "support/compare.h"
 #include "support/errors.h"
+#include "support/files.h"
 #include "support/option_cases.h"
-#include "support/source_folder.h"
 #include "support/special_numbers.h"
 
 using namespace attentive;

@@ -19,7 +19,7 @@
 #include "kernels/simd/selection.h"
 #include "kernels/simd_wide.h"
 #include "support/covering_array.h"
-#include "support/source_folder.h"
+#include "support/files.h"
 
 using namespace attentive;
 using namespace attentive::kernels::cpu;

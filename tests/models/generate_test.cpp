@@ -29,8 +29,8 @@
 #include "support/cells.h"
 #include "support/compare.h"
 #include "support/errors.h"
-#include "support/peak_memory.h"
-#include "support/temporary_folder.h"
+#include "support/files.h"
+#include "support/memory_meter.h"
 
 using namespace attentive;
 using namespace attentive::test;

@@ -26,8 +26,8 @@
 #include "support/autocast.h"
 #include "support/compare.h"
 #include "support/errors.h"
+#include "support/files.h"
 #include "support/gradcheck.h"
-#include "support/source_folder.h"
 
 using namespace attentive;
 using attentive::test::CpuAutocast;

@@ -20,7 +20,7 @@
 #include "models/model_folders.h"
 #include "support/compare.h"
 #include "support/errors.h"
-#include "support/temporary_folder.h"
+#include "support/files.h"
 
 using namespace attentive;
 using namespace attentive::test;

@@ -19,9 +19,7 @@
 #include "models/model_folders.h"
 #include "models/python_names.h"
 #include "support/errors.h"
-#include "support/file_bytes.h"
-#include "support/source_folder.h"
-#include "support/temporary_folder.h"
+#include "support/files.h"
 
 using namespace attentive;
 using attentive::test::value_error;

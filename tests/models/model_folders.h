@@ -12,8 +12,8 @@
 #include "base/files.h"
 #include "models/families.h"
 #include "models/model_config.h"
+#include "support/files.h"
 #include "support/python.h"
-#include "support/source_folder.h"
 
 namespace attentive::test {
 

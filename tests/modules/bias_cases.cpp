@@ -10,7 +10,7 @@
 #include <attentive/files/state_dict.h>
 
 #include "support/compare.h"
-#include "support/source_folder.h"
+#include "support/files.h"
 
 namespace attentive::test {
 

@@ -27,7 +27,7 @@
 #include "modules/bias_cases.h"
 #include "support/compare.h"
 #include "support/errors.h"
-#include "support/source_folder.h"
+#include "support/files.h"
 
 using namespace attentive;
 using namespace attentive::test;

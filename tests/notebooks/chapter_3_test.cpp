@@ -10,8 +10,8 @@
 #include <attentive/notebooks/chapter_3.h>
 
 #include "modules/golden_check.h"
+#include "support/autocast.h"
 #include "support/compare.h"
-#include "support/default_dtype.h"
 #include "support/errors.h"
 #include "support/module_suite.h"
 

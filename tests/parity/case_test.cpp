@@ -17,7 +17,7 @@
 
 #include "parity/changed_case.h"
 #include "support/compare.h"
-#include "support/temporary_folder.h"
+#include "support/files.h"
 
 using namespace attentive;
 using Catch::Matchers::ContainsSubstring;

@@ -10,8 +10,8 @@
 #include <attentive/parity/case.h>
 
 #include "support/errors.h"
+#include "support/files.h"
 #include "support/parity_cases.h"
-#include "support/source_folder.h"
 
 namespace attentive::test {
 

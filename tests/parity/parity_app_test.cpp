@@ -14,9 +14,8 @@
 
 #include <attentive/files/safetensors.h>
 
+#include "support/files.h"
 #include "support/parity_cases.h"
-#include "support/source_folder.h"
-#include "support/temporary_folder.h"
 
 using Catch::Matchers::ContainsSubstring;
 

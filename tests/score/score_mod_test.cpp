@@ -27,7 +27,7 @@
 #include <attentive/score/score_mod.h>
 
 #include "support/compare.h"
-#include "support/peak_memory.h"
+#include "support/memory_meter.h"
 #include "support/special_numbers.h"
 
 using namespace attentive;

@@ -5,6 +5,8 @@
 
 #include <c10/util/Exception.h>
 
+#include "base/refusal.h"
+
 namespace attentive::test {
 
 /// Returns the message of the `Error` that `call` throws, without a backtrace, or a text that says that it
@@ -26,6 +28,17 @@ inline std::string value_error(const std::function<void()>& call) {
 }
 inline std::string type_error(const std::function<void()>& call) {
   return error_of<c10::TypeError>(call);
+}
+
+/// Returns the message of the Refusal that `call` throws, or "no error".
+template <class Call>
+std::string refusal_of(Call call) {
+  try {
+    (void)call();
+  } catch (const Refusal& refusal) {
+    return refusal.what();
+  }
+  return "no error";
 }
 
 }  // namespace attentive::test

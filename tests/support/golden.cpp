@@ -5,7 +5,7 @@
 #include <ATen/ops/tensor.h>
 #include <nlohmann/json.hpp>
 
-#include "support/source_folder.h"
+#include "support/files.h"
 
 namespace attentive::test {
 namespace {

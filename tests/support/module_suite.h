@@ -21,9 +21,9 @@
 
 #include <attentive/core/options.h>
 
+#include "support/autocast.h"
 #include "support/cells.h"
 #include "support/compare.h"
-#include "support/default_dtype.h"
 #include "support/errors.h"
 #include "support/gradcheck.h"
 

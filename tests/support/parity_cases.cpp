@@ -6,7 +6,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <fmt/format.h>
 
-#include "support/source_folder.h"
+#include "support/files.h"
 
 namespace attentive::test {
 

@@ -1,9 +1,9 @@
-#include "support/peak_memory.h"
-
 #include <fstream>
 #include <malloc.h>
 #include <stdexcept>
 #include <sys/resource.h>
+
+#include "support/memory_meter.h"
 
 namespace attentive::test {
 namespace {

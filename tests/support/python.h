@@ -8,8 +8,8 @@
 
 #include <catch2/catch_test_macros.hpp>
 
+#include "support/files.h"
 #include "support/shell.h"
-#include "support/source_folder.h"
 
 namespace attentive::test {
 

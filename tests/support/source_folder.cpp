@@ -1,6 +1,6 @@
-#include "support/source_folder.h"
-
 #include <cstdlib>
+
+#include "support/files.h"
 
 namespace attentive::test {
 

@@ -9,8 +9,8 @@
 
 #include "base/refusal.h"
 #include "support/errors.h"
+#include "support/files.h"
 #include "support/python.h"
-#include "support/temporary_folder.h"
 #include "tokenizers/pipeline.h"
 #include "tokenizers/small_tokenizer.h"
 

@@ -6,7 +6,6 @@
 
 #include "base/refusal.h"
 #include "support/errors.h"
-#include "support/refusal.h"
 #include "tokenizers/normalizers.h"
 #include "tokenizers/pre_tokenizers.h"
 #include "tokenizers/regex.h"

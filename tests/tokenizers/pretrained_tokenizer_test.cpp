@@ -8,8 +8,8 @@
 #include <attentive/tokenizers/pretrained_tokenizer.h>
 
 #include "support/errors.h"
+#include "support/files.h"
 #include "support/python.h"
-#include "support/temporary_folder.h"
 #include "tokenizers/small_tokenizer.h"
 
 using namespace attentive;

@@ -5,7 +5,7 @@
 
 #include "base/files.h"
 #include "base/refusal.h"
-#include "support/refusal.h"
+#include "support/errors.h"
 #include "tokenizers/convert/vocabulary_files.h"
 #include "tokenizers/small_tokenizer.h"
 

@@ -10,7 +10,7 @@
 
 #include <attentive/tokenizers/pretrained_tokenizer.h>
 
-#include "support/source_folder.h"
+#include "support/files.h"
 #include "tokenizers/pieces.h"
 
 namespace attentive::test {

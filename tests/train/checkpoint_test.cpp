@@ -23,9 +23,8 @@
 #include "base/files.h"
 #include "support/compare.h"
 #include "support/errors.h"
+#include "support/files.h"
 #include "support/memory_meter.h"
-#include "support/special_files.h"
-#include "support/temporary_folder.h"
 #include "train/sha256.h"
 
 using namespace attentive;

@@ -15,8 +15,7 @@
 #include "base/files.h"
 #include "support/compare.h"
 #include "support/errors.h"
-#include "support/source_folder.h"
-#include "support/temporary_folder.h"
+#include "support/files.h"
 #include "train/train_support.h"
 
 using namespace attentive;

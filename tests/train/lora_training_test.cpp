@@ -19,7 +19,7 @@
 
 #include "functional/linear.h"
 #include "support/errors.h"
-#include "support/temporary_folder.h"
+#include "support/files.h"
 #include "support/thread_group.h"
 #include "train/train_support.h"
 

@@ -19,8 +19,8 @@
 #include <attentive/train/trainer.h>
 
 #include "support/errors.h"
+#include "support/files.h"
 #include "support/special_numbers.h"
-#include "support/temporary_folder.h"
 #include "support/thread_group.h"
 #include "train/train_support.h"
 

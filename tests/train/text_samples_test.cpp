@@ -17,7 +17,7 @@
 #include "base/refusal.h"
 #include "base/strings.h"
 #include "support/errors.h"
-#include "support/temporary_folder.h"
+#include "support/files.h"
 #include "train/token_file_header.h"
 #include "train/train_support.h"
 

@@ -20,7 +20,7 @@
 #include "base/files.h"
 #include "support/compare.h"
 #include "support/errors.h"
-#include "support/temporary_folder.h"
+#include "support/files.h"
 #include "train/run_state.h"
 #include "train/sha256.h"
 #include "train/train_support.h"

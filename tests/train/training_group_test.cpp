@@ -12,7 +12,7 @@
 #include "base/files.h"
 #include "support/compare.h"
 #include "support/errors.h"
-#include "support/temporary_folder.h"
+#include "support/files.h"
 #include "support/thread_group.h"
 #include "train/train_support.h"
 

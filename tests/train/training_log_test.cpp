@@ -14,7 +14,7 @@
 
 #include "base/files.h"
 #include "support/errors.h"
-#include "support/temporary_folder.h"
+#include "support/files.h"
 
 using namespace attentive;
 

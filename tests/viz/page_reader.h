@@ -9,6 +9,8 @@
 #include <ATen/core/Tensor.h>
 #include <nlohmann/json.hpp>
 
+#include <attentive/viz/write_page.h>
+
 namespace attentive::test {
 
 std::vector<uint8_t> decoded_base64(std::string_view text);
@@ -54,5 +56,14 @@ class Page {
   };
   Parts parts(size_t view, size_t place) const;
 };
+
+// Writes pages and compares them with their views.
+
+// Writes a page and reads it back.
+Page page_of(const std::vector<AttentionView>& views, const HtmlOptions& options = {});
+
+// Checks that every weight is within half a step, that hidden keys are hidden, and that the other numbers are
+// exact.
+void check_head(const Page& page, const AttentionView& view, size_t number, size_t place);
 
 }  // namespace attentive::test
