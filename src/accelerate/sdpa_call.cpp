@@ -8,7 +8,7 @@
 #include <c10/core/DispatchKeySet.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
-#include "core/modes.h"
+#include "core/autocast_modes.h"
 #include "kernels/call.h"
 #include "kernels/native_cpu/backend.h"
 #include "kernels/pytorch/aten_internals.h"
@@ -26,7 +26,7 @@ bool has_mask(const SdpaCall& call) {
 
 // Whether x is a CPU tensor and nothing else: no fake, functional, batched, nested or quantized tensor, none
 // of a subclass that listens, and none with a pending sign change.
-bool is_not_subclass(const at::Tensor& x) {
+bool is_dense_cpu(const at::Tensor& x) {
   constexpr auto kCpu = c10::BackendComponent::CPUBit;
   static const auto kKeys = c10::DispatchKeySet(c10::DispatchKey::CPU) |
                             c10::getAutogradRelatedKeySetFromBackend(kCpu) |
@@ -115,8 +115,8 @@ Decision decide_sdpa(const SdpaCall& call) {
   const auto wanted = sdpa_switch().load(std::memory_order_relaxed);
   if (!at::globalContext().userEnabledFlashSDP())
     return Decision::left("the program excludes fused kernels (sdpa_kernel, setSDPUseFlash)");
-  if (!is_not_subclass(call.q) || !is_not_subclass(call.k) || !is_not_subclass(call.v) ||
-      (has_mask(call) && !is_not_subclass(*call.mask)))
+  if (!is_dense_cpu(call.q) || !is_dense_cpu(call.k) || !is_dense_cpu(call.v) ||
+      (has_mask(call) && !is_dense_cpu(*call.mask)))
     return Decision::left("it needs ordinary CPU tensors");
   if (somebody_listens()) return Decision::left("a dispatch mode or a transform sees PyTorch's operators");
   if (call.dropout_p > 0.0 && wanted == Switch::ExactDropout)

@@ -10,8 +10,8 @@
 
 #include <attentive/cache/kv_cache.h>
 
+#include "core/autocast_modes.h"
 #include "core/check.h"
-#include "core/modes.h"
 #include "core/normal_tensors.h"
 
 namespace attentive {

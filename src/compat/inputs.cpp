@@ -7,8 +7,8 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 
+#include "core/autocast_modes.h"
 #include "core/check.h"
-#include "core/modes.h"
 
 namespace attentive::compat {
 namespace {

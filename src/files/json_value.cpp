@@ -10,7 +10,7 @@
 
 #include "base/refusal.h"
 #include "base/strings.h"
-#include "files/byte_source.h"
+#include "files/mapped_file.h"
 
 namespace attentive {
 namespace {

@@ -24,8 +24,8 @@
 #include "base/refusal.h"
 #include "base/strings.h"
 #include "core/check.h"
-#include "files/byte_source.h"
 #include "files/dtypes.h"
+#include "files/mapped_file.h"
 
 static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
 

@@ -19,8 +19,8 @@
 #include "base/refusal.h"
 #include "base/strings.h"
 #include "core/check.h"
-#include "files/byte_source.h"
 #include "files/json_value.h"
+#include "files/mapped_file.h"
 #include "files/state_fit.h"
 
 namespace attentive {

@@ -26,8 +26,8 @@
 #include <attentive/core/options.h>
 #include <attentive/functional/activation_checkpoint.h>
 
+#include "core/autocast_modes.h"
 #include "core/check.h"
-#include "core/modes.h"
 #include "functional/recording.h"
 #include "kernels/pytorch/aten_internals.h"
 

@@ -15,7 +15,7 @@
 #include <c10/util/Exception.h>
 #include <torch/library.h>
 
-#include "core/modes.h"
+#include "core/autocast_modes.h"
 #include "functional/elementwise.h"
 
 namespace attentive {

@@ -1,6 +1,6 @@
 #pragma once
 
-// Low-rank additions to weights. A weight is known by its tensor, so that a projection finds the additions
+// Low-rank additions to weights. Adapters are keyed by the weight's TensorImpl, so that a projection finds them
 // wherever the weight is used, also inside modules whose forward function cannot be replaced.
 
 #include <atomic>

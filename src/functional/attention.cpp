@@ -16,7 +16,7 @@
 #include <attentive/functional/attention.h>
 #include <attentive/functional/explain.h>
 
-#include "core/modes.h"
+#include "core/autocast_modes.h"
 #include "core/normal_tensors.h"
 #include "functional/dispatch.h"
 #include "functional/mask_check.h"

@@ -16,7 +16,7 @@
 
 #include <attentive/core/options.h>
 
-#include "core/modes.h"
+#include "core/autocast_modes.h"
 #include "kernels/dropout_counter.h"
 #include "kernels/gemm/scratch.h"
 #include "kernels/simd/elementwise.h"
@@ -28,11 +28,11 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr int64_t kBlock = 128, kLanes = 16;
+constexpr int64_t kNumbersOfBlock = 128, kLanes = 16;
 constexpr int64_t kDropoutGrain = 128;  // blocks
 constexpr int64_t kGeluGrain = 1 << 14;
 
-using Bits = std::array<uint16_t, kBlock / kLanes>;
+using Bits = std::array<uint16_t, kNumbersOfBlock / kLanes>;
 
 // Calls use(n, bits, count) in parallel for every block of up to 128 numbers from n on; bit i % 16 of bits[i
 // / 16] is set if number n + i survives.
@@ -40,13 +40,14 @@ template <class Use>
 void for_each_drawn_block(int64_t numel, uint64_t key, double p, const Use& use) {
   const auto threshold = kernels::keep_threshold(p);
   const auto draw = kernels::cpu::elementwise().dropout_bits;
-  at::parallel_for(0, (numel + kBlock - 1) / kBlock, kDropoutGrain, [&](int64_t begin, int64_t end) {
-    Bits bits{};
-    for (int64_t block = begin; block < end; ++block) {
-      draw(key, threshold, 0, 0, 0, static_cast<uint32_t>(block), bits.data(), 1);
-      use(block * kBlock, bits, std::min(kBlock, numel - block * kBlock));
-    }
-  });
+  at::parallel_for(
+      0, (numel + kNumbersOfBlock - 1) / kNumbersOfBlock, kDropoutGrain, [&](int64_t begin, int64_t end) {
+        Bits bits{};
+        for (int64_t block = begin; block < end; ++block) {
+          draw(key, threshold, 0, 0, 0, static_cast<uint32_t>(block), bits.data(), 1);
+          use(block * kNumbersOfBlock, bits, std::min(kNumbersOfBlock, numel - block * kNumbersOfBlock));
+        }
+      });
 }
 
 inline bool survives(const uint16_t* bits, int64_t i) {

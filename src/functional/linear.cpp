@@ -17,8 +17,8 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "core/autocast_modes.h"
 #include "core/check.h"
-#include "core/modes.h"
 #include "functional/adapters.h"
 #include "kernels/gemm/linear.h"
 #include "kernels/gemm/products.h"
@@ -29,14 +29,14 @@ namespace {
 
 // The number of rows widened at a time, which bounds the memory. Blocks that fit in the caches are slower,
 // because threads wait at the end of each.
-constexpr int64_t kRows = 8192;
+constexpr int64_t kRowsOfChunk = 8192;
 
 // Widens blocks of rows of a matrix of a half type, one after the other, into the same memory.
 class WidenedRows {
  public:
   explicit WidenedRows(const at::Tensor& matrix)
       : matrix_(matrix),
-        buffer_(at::empty({std::min(matrix.size(0), kRows), matrix.size(1)},
+        buffer_(at::empty({std::min(matrix.size(0), kRowsOfChunk), matrix.size(1)},
                           matrix.options().dtype(at::kFloat))) {}
 
   at::Tensor at(int64_t row, int64_t rows) {
@@ -49,7 +49,7 @@ class WidenedRows {
 
 template <class Work>
 void for_each_rows_block(int64_t rows, const Work& work) {
-  for (int64_t row = 0; row < rows; row += kRows) work(row, std::min(rows - row, kRows));
+  for (int64_t row = 0; row < rows; row += kRowsOfChunk) work(row, std::min(rows - row, kRowsOfChunk));
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ at::Tensor widened_product(const at::Tensor& x, const at::Tensor& right, const a
   const auto left = x.reshape({-1, x.size(-1)}), out = result.view({-1, right.size(1)});
   const auto wide_bias = bias.defined() ? bias.to(at::kFloat) : bias;
   WidenedRows widened(left);
-  const auto buffer = at::empty({std::min(left.size(0), kRows), right.size(1)}, right.options());
+  const auto buffer = at::empty({std::min(left.size(0), kRowsOfChunk), right.size(1)}, right.options());
   for_each_rows_block(left.size(0), [&](int64_t row, int64_t rows) {
     auto product = buffer.narrow(0, 0, rows);
     if (bias.defined()) {

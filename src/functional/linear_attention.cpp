@@ -15,8 +15,8 @@
 
 #include <attentive/functional/linear_attention.h>
 
+#include "core/autocast_modes.h"
 #include "core/check.h"
-#include "core/modes.h"
 #include "functional/problem_builder.h"
 #include "functional/recording.h"
 

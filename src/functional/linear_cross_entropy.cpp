@@ -19,8 +19,8 @@
 
 #include <attentive/functional/linear_cross_entropy.h>
 
+#include "core/autocast_modes.h"
 #include "core/check.h"
-#include "core/modes.h"
 #include "functional/gradient_accumulator.h"
 #include "functional/linear.h"
 

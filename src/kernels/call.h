@@ -141,7 +141,7 @@ struct Call : Places {
   const int64_t* key_lengths = nullptr;  ///< (B)
   Strided<const float> slopes = {};      ///< ALiBi: (B, H)
   const float* sinks = nullptr;          ///< (H)
-  UserFunctions own = {};
+  UserFunctions user = {};
 
   int64_t kv_head(int64_t h) const { return h / group; }
   /// The n-th query head of a key head.
@@ -151,7 +151,9 @@ struct Call : Places {
   int64_t key_index(int64_t b, int64_t h, int64_t j) const { return (b * H + h) * keys_of_head + j; }
   /// Whether a call with this many multiplications per pair of query and key is worth several threads: for
   /// less work, waking a thread costs more than it saves.
-  bool worth_threads(int64_t numbers) const { return B * H * L * S * numbers > (int64_t{1} << 18); }
+  bool worth_threads(int64_t flops_per_pair) const {
+    return B * H * L * S * flops_per_pair > (int64_t{1} << 18);
+  }
 
   /// Keys [lo, hi) that query i of batch item b may see by position and length.
   ATTENTIVE_HOST_DEVICE int64_t key_lo(int64_t i) const { return band.key_lo(i, S); }
@@ -177,11 +179,11 @@ struct Call : Places {
   /// Whether the program's own mask, which there must be, shows the pair.
   bool unhidden(int64_t b, int64_t h, int64_t i, int64_t j) const;
   bool sees(int64_t b, int64_t h, int64_t i, int64_t j) const {
-    return j >= key_lo(i) && j < key_hi(b, i) && unmasked(b, h, i, j) && (!own.mask || unhidden(b, h, i, j));
+    return j >= key_lo(i) && j < key_hi(b, i) && unmasked(b, h, i, j) && (!user.mask || unhidden(b, h, i, j));
   }
   bool sees_a_key(int64_t b, int64_t h, int64_t i) const {
     for (int64_t j = key_lo(i); j < key_hi(b, i); ++j) {
-      if (unmasked(b, h, i, j) && (!own.mask || unhidden(b, h, i, j))) return true;
+      if (unmasked(b, h, i, j) && (!user.mask || unhidden(b, h, i, j))) return true;
     }
     return false;
   }

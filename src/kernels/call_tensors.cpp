@@ -214,7 +214,7 @@ void point_to(Call& call, CallTensors& tensors) {
   call.sinks = data_of<float>(tensors.sinks);
   tensors.views.clear();
   for (const auto& input : tensors.captured) tensors.views.push_back(view_of_captured(input));
-  call.own.captured = tensors.views.data();
+  call.user.captured = tensors.views.data();
 }
 
 Element element_of(at::ScalarType type) {

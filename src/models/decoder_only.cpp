@@ -5,7 +5,7 @@
 
 #include <attentive/functional/linear_cross_entropy.h>
 
-#include "core/modes.h"
+#include "core/autocast_modes.h"
 #include "functional/linear.h"
 #include "modules/checks.h"
 

@@ -4,7 +4,7 @@
 
 #include <ATen/ops/aminmax.h>
 
-#include "core/modes.h"
+#include "core/autocast_modes.h"
 
 namespace attentive {
 

@@ -18,7 +18,7 @@
 
 #include "base/files.h"
 #include "base/refusal.h"
-#include "files/byte_source.h"
+#include "files/mapped_file.h"
 #include "train/sha256.h"
 #include "train/token_file_header.h"
 

@@ -18,7 +18,7 @@
 
 #include <attentive/train/token_file.h>
 
-#include "files/byte_source.h"
+#include "files/mapped_file.h"
 
 namespace attentive {
 

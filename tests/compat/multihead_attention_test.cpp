@@ -17,7 +17,6 @@
 #include "support/compare.h"
 #include "support/module_suite.h"
 #include "support/parity_cases.h"
-#include "support/special_numbers.h"
 
 using namespace attentive;
 using attentive::compat::MultiheadAttention;

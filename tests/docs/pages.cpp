@@ -32,7 +32,7 @@ bool is_fence(const std::string& line) {
   return without_indentation(line).starts_with("```");
 }
 
-// Returns the lines of a block whose fence is at `pair`; sets `pair` to the line behind its closing fence.
+// Returns the lines of a block whose fence is line n; sets n to the line behind its closing fence.
 std::string take_fenced(const std::vector<std::string>& lines, size_t& n) {
   std::string text;
   for (++n; n < lines.size() && !is_fence(lines[n]); ++n) text += lines[n] + "\n";

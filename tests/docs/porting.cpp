@@ -11,7 +11,7 @@
 #include <attentive/attentive.h>
 
 #include "docs/examples.h"
-#include "support/naive_notebook.h"
+#include "support/golden.h"
 
 using namespace attentive;
 using attentive::test::naive;

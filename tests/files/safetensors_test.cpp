@@ -18,7 +18,7 @@
 #include <attentive/files/safetensors.h>
 
 #include "base/refusal.h"
-#include "files/byte_source.h"
+#include "files/mapped_file.h"
 #include "support/files.h"
 
 using attentive::load_safetensors;

@@ -26,7 +26,6 @@
 #include "support/errors.h"
 #include "support/gradcheck.h"
 #include "support/naive_attention.h"
-#include "support/special_numbers.h"
 
 using namespace attentive;
 using attentive::test::kInfinity;

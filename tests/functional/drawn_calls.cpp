@@ -48,7 +48,6 @@
 #include "support/autocast.h"
 #include "support/compare.h"
 #include "support/naive_attention.h"
-#include "support/special_numbers.h"
 
 using namespace attentive;
 using namespace attentive::test;

@@ -28,7 +28,6 @@
 #include "support/errors.h"
 #include "support/files.h"
 #include "support/option_cases.h"
-#include "support/special_numbers.h"
 
 using namespace attentive;
 using attentive::test::error_of;

@@ -28,7 +28,6 @@
 #include "support/compare.h"
 #include "support/errors.h"
 #include "support/extreme_cases.h"
-#include "support/special_numbers.h"
 
 using namespace attentive;
 using namespace attentive::test;

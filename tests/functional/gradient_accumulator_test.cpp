@@ -19,7 +19,6 @@
 
 #include "support/compare.h"
 #include "support/memory_meter.h"
-#include "support/special_numbers.h"
 
 using namespace attentive;
 using namespace attentive::test;

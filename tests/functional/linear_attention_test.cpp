@@ -22,7 +22,6 @@
 #include "support/gradcheck.h"
 #include "support/memory_meter.h"
 #include "support/module_suite.h"
-#include "support/special_numbers.h"
 
 using namespace attentive;
 using attentive::test::doubles;

@@ -31,7 +31,6 @@
 #include "support/errors.h"
 #include "support/gradcheck.h"
 #include "support/memory_meter.h"
-#include "support/special_numbers.h"
 
 using namespace attentive;
 using namespace attentive::test;

@@ -27,7 +27,6 @@
 #include "support/cells.h"
 #include "support/compare.h"
 #include "support/option_cases.h"
-#include "support/special_numbers.h"
 
 using namespace attentive;
 using namespace attentive::test;

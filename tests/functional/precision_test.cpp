@@ -31,7 +31,7 @@
 #include "functional/elementwise.h"
 #include "kernels/dropout_counter.h"
 #include "support/compare.h"
-#include "support/exact_scores.h"
+#include "support/naive_attention.h"
 #include "support/option_cases.h"
 
 using namespace attentive;

@@ -24,9 +24,9 @@
 #include <attentive/core/options.h>
 
 #include "support/cells.h"
+#include "support/compare.h"
 #include "support/errors.h"
 #include "support/naive_attention.h"
-#include "support/special_numbers.h"
 
 using namespace attentive;
 using namespace attentive::test;

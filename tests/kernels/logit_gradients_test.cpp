@@ -28,7 +28,6 @@
 #include "support/compare.h"
 #include "support/covering_array.h"
 #include "support/memory_meter.h"
-#include "support/special_numbers.h"
 
 using namespace attentive;
 using namespace attentive::test;

@@ -24,8 +24,8 @@
 #include "kernels/native_cuda/backend.h"
 #include "kernels/reference/backend.h"
 #include "support/compare.h"
-#include "support/exact_scores.h"
 #include "support/extreme_cases.h"
+#include "support/naive_attention.h"
 #include "support/option_cases.h"
 
 using namespace attentive;

@@ -40,7 +40,6 @@
 #include "support/compare.h"
 #include "support/covering_array.h"
 #include "support/option_cases.h"
-#include "support/special_numbers.h"
 
 using namespace attentive;
 using namespace attentive::test;

@@ -24,8 +24,6 @@
 #include "support/compare.h"
 #include "support/errors.h"
 #include "support/golden.h"
-#include "support/naive_notebook.h"
-#include "support/special_numbers.h"
 
 using namespace attentive;
 using namespace attentive::test;

@@ -16,7 +16,7 @@
 
 #include "parity/case_compare.h"
 #include "parity/changed_case.h"
-#include "support/special_numbers.h"
+#include "support/compare.h"
 
 using namespace attentive;
 using attentive::compare_tensors;

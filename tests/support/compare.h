@@ -3,6 +3,7 @@
 // Helpers for comparisons in tests: the numeric comparison of attentive::parity as checks, tables, and
 // devices.
 
+#include <limits>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -36,3 +37,10 @@ double slope_terms(const at::Tensor& of_logits);
 #define CHECK_CLOSE(got, want) CHECK(::attentive::difference((got), (want)) == "")
 #define CHECK_WITHIN(got, want, ...) \
   CHECK(::attentive::difference((got), (want), ::attentive::Tolerance __VA_ARGS__) == "")
+
+namespace attentive::test {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+}  // namespace attentive::test

@@ -1,11 +1,11 @@
-#include "support/exact_scores.h"
-
 #include <cmath>
 
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
+
+#include "support/naive_attention.h"
 
 namespace attentive::test {
 

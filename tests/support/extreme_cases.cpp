@@ -8,7 +8,7 @@
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
-#include "support/special_numbers.h"
+#include "support/compare.h"
 
 namespace attentive::test {
 namespace {

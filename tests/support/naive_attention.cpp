@@ -7,7 +7,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
-#include "support/special_numbers.h"
+#include "support/compare.h"
 
 namespace attentive::test {
 namespace {

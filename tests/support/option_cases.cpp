@@ -13,7 +13,6 @@
 
 #include "support/cells.h"
 #include "support/compare.h"
-#include "support/special_numbers.h"
 
 namespace attentive::test {
 namespace {

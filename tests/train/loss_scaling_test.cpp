@@ -18,9 +18,9 @@
 #include <attentive/train/loss_scaler.h>
 #include <attentive/train/trainer.h>
 
+#include "support/compare.h"
 #include "support/errors.h"
 #include "support/files.h"
-#include "support/special_numbers.h"
 #include "support/thread_group.h"
 #include "train/train_support.h"
 

@@ -17,7 +17,7 @@
 #include "support/errors.h"
 #include "support/files.h"
 #include "support/shell.h"
-#include "viz/recorded.h"
+#include "viz/page_reader.h"
 
 using namespace attentive;
 using namespace attentive::test;

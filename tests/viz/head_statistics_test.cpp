@@ -13,7 +13,7 @@
 
 #include "support/compare.h"
 #include "support/errors.h"
-#include "viz/recorded.h"
+#include "viz/page_reader.h"
 
 using namespace attentive;
 using namespace attentive::test;

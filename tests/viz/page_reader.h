@@ -7,8 +7,12 @@
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randn.h>
 #include <nlohmann/json.hpp>
 
+#include <attentive/functional/attention.h>
+#include <attentive/functional/attention_recorder.h>
 #include <attentive/viz/write_page.h>
 
 namespace attentive::test {
@@ -65,5 +69,15 @@ Page page_of(const std::vector<AttentionView>& views, const HtmlOptions& options
 // Checks that every weight is within half a step, that hidden keys are hidden, and that the other numbers are
 // exact.
 void check_head(const Page& page, const AttentionView& view, size_t number, size_t place);
+
+// Recorded calls for the tests.
+
+// Records one call of `attention`.
+inline RecordedAttention recorded(const at::Tensor& q, const at::Tensor& k,
+                                  const AttentionOptions& options = {}, const Mask& mask = {}) {
+  AttentionRecorder recorder;
+  attention(q, k, k, options, mask);
+  return recorder.calls().at(0);
+}
 
 }  // namespace attentive::test

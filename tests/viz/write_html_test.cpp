@@ -21,7 +21,6 @@
 #include "support/errors.h"
 #include "support/files.h"
 #include "viz/page_reader.h"
-#include "viz/recorded.h"
 
 using namespace attentive;
 using namespace attentive::test;

@@ -16,7 +16,7 @@
 
 namespace attentive {
 
-/// A mask of one's own for a call, as `AttentionExtras::block_mask`: a mask function, and perhaps which of
+/// A custom mask for a call, as `AttentionExtras::block_mask`: a mask function, and perhaps which of
 /// its tiles are empty and which are full. The native kernel neither reads nor computes an empty tile and
 /// tests no pair of a full one; only a strip of up to 32 queries that lies across the border of two tiles
 /// with different classes is computed and tested as a whole.
@@ -89,10 +89,10 @@ struct AttentionExtras {
   /// The CPU generator from which dropout draws; if not set, the default CPU generator. An undefined one is
   /// refused.
   std::optional<at::Generator> generator = std::nullopt;
-  /// A score function of one's own (`score_mod` of score/score_mod.h): it changes the scores after scale and
+  /// A custom score function (`score_mod` of score/score_mod.h): it changes the scores after scale and
   /// softcap, before bias, ALiBi and masks. Gradients flow through it, and to the tensors that it captured.
   ScoreMod score = {};
-  /// A mask function of one's own (`mask_mod`), which hides pairs as `Mask::keep` does.
+  /// A custom mask function (`mask_mod`), which hides pairs as `Mask::keep` does.
   BlockMask block_mask = {};
   /// `Normalise::None`: the scores are the weights, and hidden pairs weigh 0. Refuses sinks, softmax_plus_one
   /// and the logsumexp.

@@ -40,7 +40,7 @@ struct MultiHeadAttentionOptions {
   TORCH_ARG(bool, sinks) = false;
   /// A learned bias by position, as the child `position_bias`: the options of one of its modules.
   TORCH_ARG(PositionBiasOptions, position_bias) = {};
-  /// A score function of one's own (`score_mod`) for every call, and a mask: a mask function (`mask_mod`), or
+  /// A custom score function (`score_mod`) for every call, and a mask: a mask function (`mask_mod`), or
   /// a `BlockMask` whose classified tiles serve every layer and step of the lengths that it has. Copies of
   /// the options share the function and the tensors that it captured, which are no parameters of the module:
   /// `to` does not move them, and no file holds them.
@@ -126,7 +126,7 @@ struct GroupedQueryAttentionOptions {
   TORCH_ARG(bool, alibi) = false;
   /// One learned logit per query head in every softmax denominator, parameter `sinks`, zero at first.
   TORCH_ARG(bool, sinks) = false;
-  /// A score function of one's own (`score_mod`) for every call, and a mask: a mask function (`mask_mod`), or
+  /// A custom score function (`score_mod`) for every call, and a mask: a mask function (`mask_mod`), or
   /// a `BlockMask` whose classified tiles serve every layer and step of the lengths that it has. Copies of
   /// the options share the function and the tensors that it captured, which are no parameters of the module:
   /// `to` does not move them, and no file holds them.

@@ -42,7 +42,7 @@ struct TransformerAttentionOptions {
   TORCH_ARG(RMSNormOptions, head_norm) = RMSNormOptions(0);  ///< for qk_norm; the module sets its features
   /// Whether sigmoid(W_gate x) multiplies the heads' output elementwise before out_proj.
   TORCH_ARG(bool, output_gate) = false;
-  /// A score function of one's own (`score_mod`) for every call, and a mask: a mask function (`mask_mod`), or
+  /// A custom score function (`score_mod`) for every call, and a mask: a mask function (`mask_mod`), or
   /// a `BlockMask` whose classified tiles serve every layer and step of the lengths that it has. Copies of
   /// the options share the function and the tensors that it captured, which are no parameters of the module:
   /// `to` does not move them, and no file holds them.

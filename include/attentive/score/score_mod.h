@@ -154,7 +154,7 @@ class MaskFunction final : public PairFunction {
 }  // namespace
 }  // namespace detail
 
-/// A score of one's own: a generic lambda from a score and its place to a new score.
+/// A custom score function: a generic lambda from a score and its place to a new score.
 ///
 ///   auto score = score_mod([](auto s, auto pair) { return s - 0.1f * abs(pair.query - pair.key); });
 ///   auto y = attention(q, k, v, {.causal = Causal::BottomRight}, {.score = score}).output;
@@ -199,7 +199,7 @@ ScoreMod score_mod(F function, std::string name = "score_mod") {
   return {};  // where there is an error above
 }
 
-/// A mask of one's own: a generic lambda from a place to a condition, true where the query may attend to the
+/// A custom mask function: a generic lambda from a place to a condition, true where the query may attend to the
 /// key.
 ///
 ///   auto mask = mask_mod([](auto pair) { return (pair.query >= pair.key) | (pair.key < 16); });

@@ -1,8 +1,8 @@
 #pragma once
 
 // Numbers of all pairs as tensors, by which the definition reads a function of pairs: on any device, in any
-// dtype, and under autograd to any order. Each type has the operations of its namesake for vectors (lanes.h,
-// places.h).
+// dtype, and under autograd to any order. Each type has the operations of its namesake for vectors
+// (dual_numbers.h, places.h).
 
 #include <concepts>
 #include <memory>

@@ -19,7 +19,7 @@
 #include <attentive/files/torch_file.h>
 
 #include "base/refusal.h"
-#include "files/byte_source.h"
+#include "files/mapped_file.h"
 
 namespace attentive {
 

@@ -20,8 +20,8 @@
 
 #include "base/refusal.h"
 #include "core/memory.h"
-#include "files/byte_source.h"
 #include "files/dtypes.h"
+#include "files/mapped_file.h"
 #include "files/torch/pickle.h"
 #include "files/torch/zip.h"
 

@@ -11,7 +11,7 @@
 
 #include "base/files.h"
 #include "core/cpu_features.h"
-#include "files/byte_source.h"
+#include "files/mapped_file.h"
 
 namespace attentive {
 

@@ -82,13 +82,13 @@ BackwardWorkspace<T> backward_workspace(const Call& call, const BackwardTiles& t
   work.k_transposed = scratch.matrix<T>(call.D, keys);
   work.cleaned = scratch.matrix<T>(call.D, keys);
   work.drop = scratch.matrix<uint16_t>(call.dropout ? keys / 16 + 16 : 0, queries);
-  work.keep = scratch.matrix<uint8_t>(call.keep || call.own.mask ? keys : 0, queries);
+  work.keep = scratch.matrix<uint8_t>(call.keep || call.user.mask ? keys : 0, queries);
   work.bias = scratch.matrix<float>(call.bias ? keys : 0, queries, stride);
   work.grad_weights = scratch.matrix<float>(terms.grad_weights ? keys : 0, queries, stride);
   work.captured = terms.captured;
   work.logits = scratch.matrix<float>(terms.logits || terms.captured ? keys : 0, queries, stride);
   work.user_inputs = scratch.matrix<float>(terms.captured ? keys : 0, queries, stride);
-  work.slopes = scratch.matrix<float>(call.own.score ? UserRows::kMostRows : 0, queries, stride);
+  work.slopes = scratch.matrix<float>(call.user.score ? UserRows::kMostStripRows : 0, queries, stride);
   work.rows = scratch.matrix<float>(terms.pairs ? queries : 0, keys, keys + 16);
   return work;
 }
@@ -393,7 +393,7 @@ class Backward : BackwardHeads<Stored, T> {
     row.delta = delta(head, tile.from);
     row.of_dropped = t_.of_dropped;
     row.normalised = call_.normalise;
-    UserRows own(call_, UserRows::Along::Queries);
+    UserRows user_rows(call_, UserRows::Along::Queries);
     const Pairs pairs{head.b, head.h, tile.from, tile.to - tile.from, keys.j0 + tile.r0, tile.keys};
     const int64_t written = logits_.writes_pairs() ? (pairs.queries + tile.keys - 1) / tile.keys : 0;
     int64_t asked = tile.from;  // rows of the caller's gradients are asked for a few at a time
@@ -416,9 +416,9 @@ class Backward : BackwardHeads<Stored, T> {
       if (tile.masked) row.keep = work.keep.row(in_block) + offset;
       if (t_.grad_weights) row.grad_weights = work.grad_weights.row(in_block) + offset;
       if (logits_ || work.captured) row.logits = work.logits.row(in_block) + offset;
-      if (call_.own.score) {
-        const int64_t in_strip = r % UserRows::kMostRows;
-        if (in_strip == 0) take_user_scores(own, head, keys, work, tile, r, offset);
+      if (call_.user.score) {
+        const int64_t in_strip = r % UserRows::kMostStripRows;
+        if (in_strip == 0) take_user_scores(user_rows, head, keys, work, tile, r, offset);
         row.slopes = work.slopes.row(in_strip);
       }
       if (call_.dropout) {
@@ -440,25 +440,25 @@ class Backward : BackwardHeads<Stored, T> {
   }
 
   // Turns the raw scores of a strip of a tile, from its row r on, into those of the program's own function.
-  void take_user_scores(UserRows& own, const Head& head, const Keys& keys, const Workspace& work,
+  void take_user_scores(UserRows& user_rows, const Head& head, const Keys& keys, const Workspace& work,
                         const Tile& tile, int64_t r, int64_t offset) const {
-    const int64_t j = keys.j0 + tile.r0 + r, rows = std::min(UserRows::kMostRows, tile.keys - r),
+    const int64_t j = keys.j0 + tile.r0 + r, rows = std::min(UserRows::kMostStripRows, tile.keys - r),
                   wide = tile.to - tile.from;
-    std::array<detail::CallbackRange, UserRows::kMostRows> ranges;
+    std::array<detail::CallbackRange, UserRows::kMostStripRows> ranges;
     for (int64_t n = 0; n < rows; ++n) ranges[static_cast<size_t>(n)] = range_of_key(head, tile, j + n);
-    own.scores_of_keys(
+    user_rows.scores_of_keys(
         {head.b, head.h, tile.from, wide, j, rows}, ranges.data(), work.scores.part(r, rows), work.slopes,
         work.captured ? work.user_inputs.block(tile.r0 + r, rows, offset, wide) : Matrix<float>{});
   }
 
   void take_captured_gradients(const Head& head, const Keys& keys, const Workspace& work, const Tile& tile,
                                int64_t offset) const {
-    UserRows own(call_, UserRows::Along::Queries);
+    UserRows user_rows(call_, UserRows::Along::Queries);
     for (int64_t r = 0; r < tile.keys; ++r) {
       const int64_t in_block = tile.r0 + r, j = keys.j0 + in_block;
-      own.add_captured_gradients({head.b, head.h, tile.from, tile.to - tile.from, j, 1},
-                                 range_of_key(head, tile, j), work.captured,
-                                 work.user_inputs.row(in_block) + offset, work.logits.row(in_block) + offset);
+      user_rows.add_captured_gradients(
+          {head.b, head.h, tile.from, tile.to - tile.from, j, 1}, range_of_key(head, tile, j), work.captured,
+          work.user_inputs.row(in_block) + offset, work.logits.row(in_block) + offset);
     }
   }
 

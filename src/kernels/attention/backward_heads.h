@@ -173,13 +173,13 @@ class BackwardHeads {
     pack_panel(grad, grad_rows(head, panel));
 
     const int64_t offset = call_.row_index(head.b, head.h, i0);
-    constexpr int64_t kAhead = 8;  // rows of the output, which may lie far apart
+    constexpr int64_t kRowsAhead = 8;  // rows of the output, which may lie far apart
     for (int64_t r = 0; r < tiles_.queries; ++r) {
       *maximum(head, i0 + r) = r < rows ? t_.statistics.maximum[offset + r] : 0.0f;
       *log_total(head, i0 + r) = r < rows ? t_.statistics.log_total[offset + r] * kLog2e : kInfinity;
       *delta(head, i0 + r) = 0.0f;
       if (r >= rows) continue;
-      if (r + kAhead < rows) prefetch_row(t_.output.at(head.b, head.h, i0 + r + kAhead), 1, call_.Dv);
+      if (r + kRowsAhead < rows) prefetch_row(t_.output.at(head.b, head.h, i0 + r + kRowsAhead), 1, call_.Dv);
       // δ = rowsum(dO ∘ O), and the row's part of rowsum(dW ∘ W)
       float dot = elementwise().dot(t_.output.at(head.b, head.h, i0 + r), grad.row(r), call_.Dv);
       if (t_.weight_dots) dot += t_.weight_dots[offset + r];
@@ -280,14 +280,14 @@ inline bool transpose_keep(const Strided<const bool>& keep, const Pairs& part, c
 
 /// Hides the pairs of a part that the program's own mask hides, besides those that are hidden.
 inline void transpose_user_mask(const Call& call, const Pairs& part, const Matrix<uint8_t>& to) {
-  UserRows own(call, UserRows::Along::Queries);
+  UserRows user_rows(call, UserRows::Along::Queries);
   for (int64_t r = 0; r < part.keys; ++r) {
     const int64_t j = part.j0 + r;
     if (!call.keep) std::fill_n(to.row(r), part.queries, uint8_t{1});
-    own.mask({part.b, part.h, part.i0, part.queries, j, 1},
-             {std::max<int64_t>(call.query_lo(j) - part.i0, 0),
-              std::min(call.query_hi(part.b, j) - part.i0, part.queries)},
-             to.row(r));
+    user_rows.mask({part.b, part.h, part.i0, part.queries, j, 1},
+                   {std::max<int64_t>(call.query_lo(j) - part.i0, 0),
+                    std::min(call.query_hi(part.b, j) - part.i0, part.queries)},
+                   to.row(r));
   }
 }
 

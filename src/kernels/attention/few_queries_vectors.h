@@ -24,7 +24,7 @@ inline void store_scores(const Vec (&total)[kSums], int64_t keys, const Matrix<f
 /// pairs.
 template <class Step, class T>
 inline Vec load_step(const T* p, int64_t n) {
-  if constexpr (Step::kNumbers == 1) return load_part(p, n);
+  if constexpr (Step::kNumbersOfGroup == 1) return load_part(p, n);
   Vec v;
   std::memcpy(&v, p, sizeof(v));
   return v;
@@ -36,7 +36,7 @@ template <class Step, int kRows, Prefetch kPrefetch, class T>
 inline void score_block(const Matrix<const typename Step::Operand>& q, const Matrix<const T>& k,
                         const Matrix<float>& scores) {
   constexpr int kKeys = kSums / kRows;
-  constexpr int64_t kStep = Step::kNumbers * kWidth;
+  constexpr int64_t kNumbersOfStep = Step::kNumbersOfGroup * kWidth;
   const int64_t dim = q.cols, q_stride = q.stride;
   const auto* const query = q.data;
   Vec total[kSums] = {};
@@ -54,9 +54,9 @@ inline void score_block(const Matrix<const typename Step::Operand>& q, const Mat
   int64_t d = 0;
   for (; d + kLine<T> <= dim; d += kLine<T>) {
     for (int j = 0; j < kKeys; ++j) prefetch_beyond<kPrefetch>(key[j] + d);
-    for (int64_t i = 0; i < kLine<T>; i += kStep) step(d + i, kStep);
+    for (int64_t i = 0; i < kLine<T>; i += kNumbersOfStep) step(d + i, kNumbersOfStep);
   }
-  for (; d < dim; d += kStep) step(d, dim - d);
+  for (; d < dim; d += kNumbersOfStep) step(d, dim - d);
   store_scores<kRows>(total, k.rows, scores);
 }
 
@@ -137,17 +137,17 @@ inline void output_block_of_pairs(const uint32_t* pairs, int64_t pairs_stride, c
 template <Prefetch kPrefetch>
 void few_outputs_of_pairs(const Matrix<const float>& weights, const Matrix<const bf16_t>& v,
                           const Matrix<float>& out) {
-  constexpr int64_t kKeys = 256;
+  constexpr int64_t kKeysOfStep = 256;
   for_groups_of_rows(out.rows, [&]<int kRows>(Sequence<kRows>, int64_t first) {
-    alignas(64) bf16_t narrow[kRows * kKeys];
+    alignas(64) bf16_t narrow[kRows * kKeysOfStep];
     for (int r = 0; r < kRows; ++r) {
       for (int64_t j = 0; j < v.rows; j += kWidth)
-        store(narrow + r * kKeys + j, narrow_fast(load_part(weights.row(first + r) + j, v.rows - j)));
+        store(narrow + r * kKeysOfStep + j, narrow_fast(load_part(weights.row(first + r) + j, v.rows - j)));
     }
-    uint32_t pairs[kRows * kKeys / 2];
+    uint32_t pairs[kRows * kKeysOfStep / 2];
     std::memcpy(pairs, narrow, sizeof(pairs));
     for (int64_t d = 0; d < v.cols; d += 64)
-      output_block_of_pairs<kRows, kPrefetch>(pairs, kKeys / 2, v.block(0, v.rows, d, 64),
+      output_block_of_pairs<kRows, kPrefetch>(pairs, kKeysOfStep / 2, v.block(0, v.rows, d, 64),
                                               out.block(first, kRows, d, 64));
   });
 }

@@ -117,7 +117,7 @@ class Forward {
       : call_(call),
         t_(tensors),
         keys_(call, tensors, call.L <= kStripRows<T>),
-        writes_weights_(tensors.weights && call.S <= kTileKeys && !call.own.blocks &&
+        writes_weights_(tensors.weights && call.S <= kTileKeys && !call.user.blocks &&
                         (kIsBf16<T> || !call.dropout || tensors.dropped)) {}
 
   // Whether the weights are written: where a tile holds whole rows, unless only those after dropout are left.
@@ -242,7 +242,7 @@ class Forward {
   // Adds the keys [from, to) of one tile to the strip of `rows` rows that begins at row r0 of the block, but
   // for those that the program's own mask hides by whole blocks.
   void add_shown(const Block& block, int64_t r0, int64_t rows, int64_t from, int64_t to) const {
-    if (!call_.own.blocks) return add(block, r0, rows, from, to, static_cast<bool>(call_.own.mask));
+    if (!call_.user.blocks) return add(block, r0, rows, from, to, static_cast<bool>(call_.user.mask));
     const int64_t first = block.i0 + r0, last = first + rows - 1;
     const auto class_of = [&](int64_t j) {
       const int above = call_.block_of(block.b, block.h, first, j),
@@ -285,7 +285,7 @@ class Forward {
     }
 
     // P = exp(scale · (S − m′)); then m, ℓ and O are updated
-    const int64_t at_once = call_.normalise ? UserRows::kMostRows : kPlainRows;
+    const int64_t at_once = call_.normalise ? UserRows::kMostStripRows : kPlainRows;
     for (int64_t first_row = 0; first_row < rows; first_row += at_once) {
       const int64_t end = std::min(first_row + at_once, rows);
       for (int64_t r = first_row; r < end; ++r) {

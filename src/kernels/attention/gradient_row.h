@@ -14,7 +14,7 @@ struct GradientKind {
   bool plain = false;  ///< no term but the scale
   /// Gradients of logits are written, weights have incoming ones, or scores are the program's own.
   bool logits = false;
-  bool own = false;  ///< weights are the program's own scores, without any of these terms
+  bool user = false;  ///< weights are the program's own scores, without any of these terms
 };
 
 template <GradientKind kKind>
@@ -36,11 +36,11 @@ template <GradientKind kKind, Hides kHides>
 inline void gradient_at(const GradientRow& row, int64_t c) {
   Vec x = load<Vec>(row.scores + c);
   Vec capped = all(0.0f);
-  if (!kKind.plain && !kKind.own) {
+  if (!kKind.plain && !kKind.user) {
     const Vec distance = row.distance + static_cast<float>(c) + lanes_as_floats();
     x = logits(row.rule, x, distance, row.bias ? row.bias + c : nullptr, row.hi - c, &capped);
   }
-  const bool softmax = !kKind.own && (!kKind.logits || row.normalised);
+  const bool softmax = !kKind.user && (!kKind.logits || row.normalised);
   Vec weight = x;
   if (softmax) {
     const float unit = kKind.plain ? row.rule.scale * kLog2e : kLog2e;
@@ -66,8 +66,8 @@ inline void gradient_at(const GradientRow& row, int64_t c) {
   }
   if (softmax) gradient = weight * (gradient - load<Vec>(row.delta + c));
   Vec of_logit = gradient;
-  if (!kKind.plain && !kKind.own) gradient = row.rule.through_cap(gradient, capped);
-  if (kKind.own || (kKind.logits && row.slopes)) {
+  if (!kKind.plain && !kKind.user) gradient = row.rule.through_cap(gradient, capped);
+  if (kKind.user || (kKind.logits && row.slopes)) {
     gradient = gradient * load<Vec>(row.slopes + c);
   } else {
     gradient = gradient * row.rule.scale;
@@ -106,10 +106,10 @@ template <bool kHalf, bool kDrop>
 inline void gradient_row_as(const GradientRow& row) {
   // A row without statistics keeps natural logits.
   const bool plain = row.rule.plain() && !row.bias && row.normalised;
-  const bool own =
+  const bool user =
       row.slopes && !row.normalised && !row.rule.alibi && !row.bias && !row.logits && !row.grad_weights;
-  if (own) {
-    gradient_columns<GradientKind{.half = kHalf, .drop = kDrop, .own = true}>(row);
+  if (user) {
+    gradient_columns<GradientKind{.half = kHalf, .drop = kDrop, .user = true}>(row);
   } else if (row.logits || row.grad_weights || row.slopes || !row.normalised) {
     plain ? gradient_columns<GradientKind{kHalf, kDrop, true, true}>(row)
           : gradient_columns<GradientKind{kHalf, kDrop, false, true}>(row);

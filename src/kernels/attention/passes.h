@@ -185,9 +185,8 @@ void gradients_without_pairs(const Call& call, const BackwardTensors<T>& to) {
   }
 }
 
-/// Does so from weights that are there and have an incoming gradient, in tiles that are rows of them. It is
-/// for calls without a cap, a score of the program or classes of tiles. The incoming gradient is that of
-/// the weights before dropout.
+/// Backward pass from stored weights, for a caller that also sent a gradient for the weights, which is that of
+/// the weights before dropout. It is for calls without a cap, a custom score function or classes of tiles.
 void backward_from_weights(const Call& call, const BackwardTensors<float>& tensors);
 
 template <class T>

@@ -42,7 +42,7 @@ RowInputs::RowInputs(const Call& call, Scratch& scratch, int64_t rows, int64_t c
     : call_(call),
       cols_(cols),
       groups_(cols / 16 + 16),
-      keep_(scratch.take<uint8_t>(call.keep.col != 1 || call.own.mask ? rows * cols : 0)),
+      keep_(scratch.take<uint8_t>(call.keep.col != 1 || call.user.mask ? rows * cols : 0)),
       bias_(reads_in_place(call) ? nullptr : scratch.take<float>(rows * cols)),
       drop_(dropped && call.dropout ? scratch.take<uint16_t>(rows * groups_) : nullptr),
       own_(call, UserRows::Along::Keys) {}
@@ -71,7 +71,7 @@ void RowInputs::set(SoftmaxRow& row, int64_t slot, int64_t b, int64_t h, int64_t
     call_.dropout_bits(b, h, i, from, from + cols, bits, 1);
     row.drop = bits + from % 128 / 16;
   }
-  if (!call_.own.mask || !tested) return;
+  if (!call_.user.mask || !tested) return;
   uint8_t* const shown = keep_ + slot * cols_;
   if (!row.keep) {
     std::fill_n(shown, cols, uint8_t{1});
@@ -83,11 +83,11 @@ void RowInputs::set(SoftmaxRow& row, int64_t slot, int64_t b, int64_t h, int64_t
 }
 
 void RowInputs::score(SoftmaxRow* rows, int64_t count, int64_t b, int64_t h, int64_t i, int64_t from) const {
-  if (!call_.own.score) return;
+  if (!call_.user.score) return;
   for (int64_t r = 0; r < count; ++r) ranges_[static_cast<size_t>(r)] = {rows[r].lo, rows[r].hi};
   const Matrix<float> scores{rows[0].scores, count, rows[0].cols,
                              count > 1 ? rows[1].scores - rows[0].scores : 0};
-  float largest[UserRows::kMostRows];
+  float largest[UserRows::kMostStripRows];
   own_.scores_of_queries({b, h, i, count, from, rows[0].cols}, ranges_.data(), scores,
                          call_.normalise ? largest : nullptr);
   if (!call_.normalise) return;

@@ -32,7 +32,7 @@ class RowInputs {
   void set(SoftmaxRow& row, int64_t slot, int64_t b, int64_t h, int64_t i, int64_t from, int64_t cols,
            bool tested = true) const;
   /// Replaces the scores of rows of consecutive queries, which are set, by those of the program's own
-  /// function, if there is one. `count` is at most UserRows::kMostRows; the scores are rows of a matrix.
+  /// function, if there is one. `count` is at most UserRows::kMostStripRows; the scores are rows of a matrix.
   void score(SoftmaxRow* rows, int64_t count, int64_t b, int64_t h, int64_t i, int64_t from) const;
 
   /// Asks for the biases of query i and the keys [from, from + cols), which `set` reads later.
@@ -47,7 +47,7 @@ class RowInputs {
   float* bias_;            ///< likewise, or of a half type
   uint16_t* drop_;         ///< null: nothing is dropped
   mutable UserRows own_;   ///< the rows at work
-  mutable std::array<detail::CallbackRange, UserRows::kMostRows> ranges_;
+  mutable std::array<detail::CallbackRange, UserRows::kMostStripRows> ranges_;
 };
 
 /// Turns rows of scores into weights: by the softmax, or as they are.

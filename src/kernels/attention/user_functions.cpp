@@ -35,9 +35,9 @@ bool Call::unhidden(int64_t b, int64_t h, int64_t i, int64_t j) const {
 }
 
 int Call::block_of(int64_t b, int64_t h, int64_t i, int64_t j) const {
-  if (!own.mask) return detail::BlockClasses::Full;
-  if (!own.blocks) return detail::BlockClasses::Partial;
-  return *own.blocks.at(b, h, i / detail::BlockClasses::kSize, j / detail::BlockClasses::kSize);
+  if (!user.mask) return detail::BlockClasses::Full;
+  if (!user.blocks) return detail::BlockClasses::Partial;
+  return *user.blocks.at(b, h, i / detail::BlockClasses::kSize, j / detail::BlockClasses::kSize);
 }
 
 void Call::dropout_bits(int64_t b, int64_t h, int64_t i, int64_t from, int64_t to, uint16_t* out,
@@ -56,7 +56,7 @@ UserRows::UserRows(const Call& call, Along along) : call_(call), along_(along) {
   pairs_.set_lengths(call.whole_queries ? call.whole_queries : call.L,
                      call.whole_keys ? call.whole_keys : call.S);
   pairs_.scale = call.rule.scale;
-  pairs_.captured = call.own.captured;
+  pairs_.captured = call.user.captured;
 }
 
 void UserRows::place(const Pairs& first, const detail::CallbackRange& range) {
@@ -83,7 +83,7 @@ void UserRows::run(const Pairs& strip, const detail::CallbackRange* ranges, deta
       rows_code().cap(pairs_.scores + n * strip_.scores_stride, slopes, call_.rule, lo, hi);
     }
   }
-  code(call_.own.score.object, strip_);
+  code(call_.user.score.object, strip_);
   if (!pairs_.bad && !pairs_.divided_by_zero) [[likely]]
     return;
   for (int64_t n = 0; n < strip_.rows; ++n) {
@@ -93,7 +93,7 @@ void UserRows::run(const Pairs& strip, const detail::CallbackRange* ranges, deta
     check(row, ranges[n], /*is_mask=*/false, [&](detail::CallbackRow& pair) {
       const detail::CallbackRange range{pair.lo, pair.hi};
       detail::CallbackStrip one{.row = pair, .ranges = &range};
-      code(call_.own.score.object, one);
+      code(call_.user.score.object, one);
       pair = one.row;
     });
   }
@@ -132,7 +132,7 @@ void UserRows::scores_of_queries(const Pairs& strip, const detail::CallbackRange
   pairs_.scores = scores.data;
   strip_.scores_stride = scores.stride;
   strip_.largest = largest;
-  run(strip, ranges, call_.own.score.code->scores_along_keys);
+  run(strip, ranges, call_.user.score.code->scores_along_keys);
 }
 
 void UserRows::scores_of_keys(const Pairs& strip, const detail::CallbackRange* ranges,
@@ -144,14 +144,14 @@ void UserRows::scores_of_keys(const Pairs& strip, const detail::CallbackRange* r
   strip_.scores_stride = scores.stride;
   strip_.slopes_stride = slopes.stride;
   strip_.inputs_stride = inputs.stride;
-  run(strip, ranges, call_.own.score.code->scores_along_queries);
+  run(strip, ranges, call_.user.score.code->scores_along_queries);
 }
 
 void UserRows::mask(const Pairs& row, const detail::CallbackRange& range, uint8_t* keep) {
   if (range.lo >= range.hi) return;
   place(row, range);
   pairs_.keep = keep;
-  const UserFunction& function = call_.own.mask;
+  const UserFunction& function = call_.user.mask;
   const auto code =
       along_ == Along::Keys ? function.code->mask_along_keys : function.code->mask_along_queries;
   code(function.object, pairs_);
@@ -181,7 +181,7 @@ void UserRows::add_captured_gradients(const Pairs& row, const detail::CallbackRa
   pairs_.scores = inputs;
   pairs_.logit_gradients = logit_gradients;
   pairs_.captured = captured;
-  call_.own.score.code->captured_gradients(call_.own.score.object, pairs_);
+  call_.user.score.code->captured_gradients(call_.user.score.object, pairs_);
   pairs_.bad = nullptr;  // the row of scores has reported it
 }
 
@@ -219,24 +219,24 @@ class Seen {
 
 void classify_blocks(const Call& call, const detail::PairFunction& mask, uint8_t* classes) {
   // A few tiles at a time, so that what a function reads per key stays in the first cache for all their rows.
-  constexpr int64_t kTiles = 16;
+  constexpr int64_t kTilesOfRun = 16;
   const int64_t rows = round_up(call.L, kClassTile) / kClassTile,
                 columns = round_up(call.S, kClassTile) / kClassTile;
   for_each_item(call.B * call.H * rows, call.worth_threads(1), [&](int64_t item) {
     const int64_t head = item / rows, first = item % rows * kClassTile,
                   last = std::min(first + kClassTile, call.L);
     const auto keys_from = [&](int64_t tile) { return std::min(tile * kClassTile, call.S); };
-    std::array<uint8_t, kTiles * kClassTile> keep;
-    UserRows own(call, UserRows::Along::Keys);
+    std::array<uint8_t, kTilesOfRun * kClassTile> keep;
+    UserRows user_rows(call, UserRows::Along::Keys);
     uint8_t* const of_row = classes + item * columns;
     // Asks the pairs of the tiles [begin, end).
     const auto ask_pairs = [&](int64_t begin, int64_t end) {
       const int64_t from = begin * kClassTile, keys = keys_from(end) - from,
                     whole = (end - begin) * kClassTile;
-      std::array<Seen, kTiles> tiles;
+      std::array<Seen, kTilesOfRun> tiles;
       for (int64_t i = first; i < last; ++i) {
         std::memset(keep.data(), 1, static_cast<size_t>(keys));
-        own.mask({head / call.H, head % call.H, i, 1, from, keys}, {0, keys}, keep.data());
+        user_rows.mask({head / call.H, head % call.H, i, 1, from, keys}, {0, keys}, keep.data());
         // The last tile ends with copies of its last pair, which say nothing new.
         std::fill(keep.begin() + keys, keep.begin() + whole, keep[static_cast<size_t>(keys - 1)]);
         for (int64_t t = 0; t < end - begin; ++t)
@@ -248,12 +248,12 @@ void classify_blocks(const Call& call, const detail::PairFunction& mask, uint8_t
     for (int64_t t = 0; t < columns; ++t) {
       const int64_t from = t * kClassTile, keys = keys_from(t + 1) - from;
       const auto known =
-          own.class_of_tile(mask, {head / call.H, head % call.H, first, last - first, from, keys});
+          user_rows.class_of_tile(mask, {head / call.H, head % call.H, first, last - first, from, keys});
       if (known) {
         if (open < t) ask_pairs(open, t);
         of_row[t] = *known;
         open = t + 1;
-      } else if (t + 1 - open == kTiles || t + 1 == columns) {
+      } else if (t + 1 - open == kTilesOfRun || t + 1 == columns) {
         ask_pairs(open, t + 1);
         open = t + 1;
       }

@@ -16,7 +16,7 @@ constexpr int64_t kClassTile = detail::BlockClasses::kSize;
 /// hidden, c10::ValueError for a division of an index by 0, and what the program's function throws.
 class UserRows {
  public:
-  static constexpr int64_t kMostRows = 8;  ///< of a strip
+  static constexpr int64_t kMostStripRows = 8;  ///< of a strip
 
   enum class Along { Keys, Queries };
   UserRows(const Call& call, Along along);

@@ -16,7 +16,8 @@ namespace {
 constexpr int64_t kSide = 16;       // rows of a register, and columns of sums
 constexpr int64_t kInner = 32;      // bf16 numbers per row
 constexpr int64_t kFloatBytes = 4;  // size of a sum, and of a pair of bf16
-constexpr int64_t kAhead = 128;     // numbers of a row between those that are multiplied and those fetched
+constexpr int64_t kNumbersAhead =
+    128;  // numbers of a row between those that are multiplied and those fetched
 
 // Rows and columns that the registers hold; 0: not used.
 struct Shape {
@@ -99,7 +100,7 @@ void multiply(const Shape& shape, int64_t k, const bf16_t* a, int64_t lda, const
   int64_t p = 0;
   for (; p + kInner <= k; p += kInner) {
     if (kFetch) {
-      const int64_t later = p + kAhead;
+      const int64_t later = p + kNumbersAhead;
       fetch(later < k ? a + later : a + 2 * kSide * lda + later - k, lda);
     }
     step(a + p, lda, b + p * ldb, ldb);

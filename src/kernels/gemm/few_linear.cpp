@@ -6,8 +6,8 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 
+#include "core/autocast_modes.h"
 #include "core/memory.h"
-#include "core/modes.h"
 #include "kernels/gemm/linear.h"
 #include "kernels/gemm/operands.h"
 #include "kernels/gemm/scratch.h"

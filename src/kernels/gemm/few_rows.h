@@ -131,14 +131,14 @@ void multiply_few_rows_by(Sequence<kRows...>, const Matrix<const typename Step::
                           const Matrix<const typename Step::Weight>& weight, const Matrix<float>& out) {
   static constexpr decltype(&linear_block<Step, 1>) blocks[] = {linear_block<Step, kRows + 1>...};
   constexpr int64_t kBytesOfX = 24 * 1024;  // they stay in the L1 cache while all weights are read
-  constexpr int64_t kAhead = 8192;          // prefetch distance in bytes
+  constexpr int64_t kBytesAhead = 8192;     // prefetch distance in bytes
   constexpr int64_t kSizeOfX = sizeof(typename Step::X), kSizeOfWeight = sizeof(typename Step::Weight);
   const int64_t rows = x.rows, features = x.cols, outputs = weight.rows;
   const int64_t groups = (rows + kLinearRows - 1) / kLinearRows;
   const int64_t parts = (features * rows * kSizeOfX + kBytesOfX - 1) / kBytesOfX;
   const int64_t part = ((features + parts - 1) / parts + 63) / 64 * 64;
   const int64_t block_bytes = kLinearOutputs * part * kSizeOfWeight;
-  const int64_t ahead = (kAhead + block_bytes - 1) / block_bytes * kLinearOutputs * features;
+  const int64_t ahead = (kBytesAhead + block_bytes - 1) / block_bytes * kLinearOutputs * features;
   const int64_t near = near_of(kNearLines * kLine<typename Step::Weight>, ahead);
   for (int64_t i = 0; i < features; i += part) {
     const int64_t n = features - i < part ? features - i : part;
@@ -177,8 +177,8 @@ constexpr int kAcrossVectors = ATTENTIVE_SIMD_IS_NEON ? 4 : 2;
 /// One line of the weight, in float32. Half types are widened to a buffer.
 template <class T>
 struct LineOfWeight {
-  static constexpr int64_t kNumbers = 16;
-  float numbers[kNumbers];
+  static constexpr int64_t kNumbersOfLine = 16;
+  float numbers[kNumbersOfLine];
   const float* load_line(const T* p, int64_t n) {
     for (int64_t i = 0; i < n; i += kWidth) store(numbers + i, load_part(p + i, n - i));
     return numbers;
@@ -186,7 +186,7 @@ struct LineOfWeight {
 };
 template <>
 struct LineOfWeight<float> {
-  static constexpr int64_t kNumbers = 16;
+  static constexpr int64_t kNumbersOfLine = 16;
   const float* load_line(const float* p, int64_t) { return p; }
 };
 
@@ -195,7 +195,7 @@ struct LineOfWeight<float> {
 template <class T, int kVectors>
 void across_block(const Matrix<const T>& weight, int64_t ahead, int64_t near, const Matrix<const float>& x,
                   const Matrix<float>& out, bool accumulate) {
-  constexpr int64_t kNumbers = LineOfWeight<T>::kNumbers;
+  constexpr int64_t kNumbersOfLine = LineOfWeight<T>::kNumbersOfLine;
   Vec total[kAcrossOutputs][kVectors];
 #pragma GCC unroll 8
   for (auto& row : total) {
@@ -206,10 +206,10 @@ void across_block(const Matrix<const T>& weight, int64_t ahead, int64_t near, co
   for (int j = 0; j < kAcrossOutputs; ++j) row[j] = weight.row(j < weight.rows ? j : 0);
   const int64_t features = weight.cols, x_stride = x.stride;
   const float* column = x.data;
-  for (int64_t i = 0; i < features; i += kNumbers) {
+  for (int64_t i = 0; i < features; i += kNumbersOfLine) {
     LineOfWeight<T> lines[kAcrossOutputs];
     const float* line[kAcrossOutputs];
-    const int64_t n = features - i < kNumbers ? features - i : kNumbers;
+    const int64_t n = features - i < kNumbersOfLine ? features - i : kNumbersOfLine;
 #pragma GCC unroll 8
     for (int j = 0; j < kAcrossOutputs; ++j) {
       if (i % kLine<T> == 0) prefetch_in_steps(row[j] + ahead + i, row[j] + near + i);
@@ -241,13 +241,14 @@ void multiply_across_by(Sequence<kVectors...>, const Matrix<const T>& weight, co
   static constexpr decltype(&across_block<T, 1>) blocks[] = {across_block<T, kVectors + 1>...};
   constexpr int64_t kFeaturePart =
       256;  // features that are summed separately, so that rounding errors do not grow
-  constexpr int64_t kAhead = 8192 / (kAcrossOutputs * static_cast<int64_t>(sizeof(T)));
+  constexpr int64_t kNumbersAhead = 8192 / (kAcrossOutputs * static_cast<int64_t>(sizeof(T)));
   const int64_t features = weight.cols;
   for (int64_t j = 0; j < weight.rows; j += kAcrossOutputs) {
     const int64_t outputs = weight.rows - j < kAcrossOutputs ? weight.rows - j : kAcrossOutputs;
     for (int64_t i = 0; i < features; i += kFeaturePart) {
       const int64_t n = features - i < kFeaturePart ? features - i : kFeaturePart;
-      const int64_t ahead = i + kAhead < features ? kAhead : kAhead + (kAcrossOutputs - 1) * features;
+      const int64_t ahead =
+          i + kNumbersAhead < features ? kNumbersAhead : kNumbersAhead + (kAcrossOutputs - 1) * features;
       const int64_t near = near_of(kNearLines * kLine<T>, ahead);
       for (int64_t c = 0; c < x.cols; c += kAcrossVectors * kWidth) {
         const int64_t vectors = (x.cols - c) / kWidth;

@@ -11,9 +11,9 @@ namespace attentive::kernels::cpu {
 namespace {
 
 constexpr int64_t kPanelOutputs = 64;  // outputs; a register block is as wide
-// A thread multiplies at most kMostRows rows with a panel, whose float32 sums then stay in its caches, and at
+// A thread multiplies at most kMostLinearRows rows with a panel, whose float32 sums then stay in its caches, and at
 // least kLeastRows, for which transposing the panel takes little of the time.
-constexpr int64_t kMostRows = 512, kLeastRows = 96;
+constexpr int64_t kMostLinearRows = 512, kLeastRows = 96;
 constexpr int64_t kPanelsOfThread = 4;  // so many that the last ones leave no thread idle for long
 
 int64_t ceil_div(int64_t a, int64_t b) {
@@ -23,7 +23,7 @@ int64_t ceil_div(int64_t a, int64_t b) {
 // The rows that are multiplied with a panel at a time.
 int64_t rows_of_panel(int64_t rows, int64_t panels) {
   const int64_t blocks =
-      std::max(ceil_div(rows, kMostRows), ceil_div(kPanelsOfThread * at::get_num_threads(), panels));
+      std::max(ceil_div(rows, kMostLinearRows), ceil_div(kPanelsOfThread * at::get_num_threads(), panels));
   return std::max(ceil_div(rows, blocks), kLeastRows);
 }
 

@@ -57,7 +57,7 @@ inline __attribute__((always_inline)) void multiply_neon(const StepF32&, int64_t
 struct StepBf16 {
   using Operand = bf16_t;
   static constexpr bool kTransposed = false;
-  static constexpr int64_t kNumbers = 2, kGroup = 4;  ///< the rhs is packed in pairs of rows
+  static constexpr int64_t kNumbersOfGroup = 2, kGroup = 4;  ///< the rhs is packed in pairs of rows
   static constexpr int kRows = 8, kVectors = 2;
 };
 

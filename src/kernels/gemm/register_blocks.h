@@ -16,12 +16,12 @@ constexpr int64_t kBlockInner = 128;
 constexpr bool kManyRegisters = ATTENTIVE_SIMD_IS_AVX512;  ///< 32 vector registers, else 16
 
 /// One step of the inner dimension in float32. The sums of a block, one row of the rhs and one number of the
-/// lhs fill the registers. A product begins at a multiple of kGroup numbers and ends at one of kNumbers.
+/// lhs fill the registers. A product begins at a multiple of kGroup numbers and ends at one of kNumbersOfGroup.
 struct StepF32 {
   using Operand = float;
   static constexpr bool kTransposed = false;
   static constexpr int kRows = ATTENTIVE_SIMD_IS_NEON ? 8 : 6, kVectors = kManyRegisters ? 4 : 2;
-  static constexpr int64_t kNumbers = 1, kGroup = 1;
+  static constexpr int64_t kNumbersOfGroup = 1, kGroup = 1;
   static Vec lhs(const float* a) { return all(*a); }
   static Vec add(Vec lhs, Vec rhs, Vec sum) { return sum + lhs * rhs; }
 };
@@ -37,7 +37,7 @@ struct StepBf16 {
   using Operand = bf16_t;
   static constexpr bool kTransposed = false;
   static constexpr int kRows = 6, kVectors = 4;
-  static constexpr int64_t kNumbers = 2, kGroup = 2;
+  static constexpr int64_t kNumbersOfGroup = 2, kGroup = 2;
   static Vec lhs(const bf16_t* a) {
     uint32_t pair;
     std::memcpy(&pair, a, sizeof(pair));
@@ -88,10 +88,11 @@ void multiply_block(const Matrix<const typename Step::Operand>& lhs,
 #pragma GCC unroll 4
       for (int j = 0; j < kVectors; ++j) sums[i][j] = Vec{};
     }
-    for (int64_t p = 0; p < k; p += Step::kNumbers) {
+    for (int64_t p = 0; p < k; p += Step::kNumbersOfGroup) {
       Vec right[kVectors];
 #pragma GCC unroll 4
-      for (int j = 0; j < kVectors; ++j) right[j] = get(b + p * rhs_stride + j * kWidth * Step::kNumbers);
+      for (int j = 0; j < kVectors; ++j)
+        right[j] = get(b + p * rhs_stride + j * kWidth * Step::kNumbersOfGroup);
 #pragma GCC unroll 8
       for (int i = 0; i < kRows; ++i) {
         const Vec left = Step::lhs(a + (Step::kTransposed ? p * lhs_stride + i : i * lhs_stride + p));
@@ -153,7 +154,9 @@ void multiply_by_blocks(const Matrix<const typename Step::Operand>& lhs,
                         const Rhs<const typename Step::Operand>& rhs, const Matrix<float>& out,
                         bool accumulate, const BandBounds& reach) {
   const int64_t m = out.rows, n = out.cols, k = inner_of<Step>(lhs);
-  const auto whole_steps = [](int64_t numbers) { return (numbers + Step::kNumbers - 1) & -Step::kNumbers; };
+  const auto whole_steps = [](int64_t numbers) {
+    return (numbers + Step::kNumbersOfGroup - 1) & -Step::kNumbersOfGroup;
+  };
   for (int64_t j = 0, columns; j < n; j += columns) {
     const int64_t whole = (n - j) / kWidth, vectors = whole < Step::kVectors ? whole : Step::kVectors;
     columns = vectors > 0 ? vectors * kWidth : n - j;

@@ -89,7 +89,7 @@ at::Tensor fresh_weights(const Call& call, const CallTensors& in) {
 // program need the scores, and dropout the weights before it; classes of tiles save more than reading does.
 bool reads_weights(const Call& call, const Incoming& incoming) {
   return incoming.weights.defined() && call.element == Element::Float32 && !call.rule.caps() &&
-         !call.own.score && !call.own.blocks && !(call.dropout && incoming.of_dropped);
+         !call.user.score && !call.user.blocks && !(call.dropout && incoming.of_dropped);
 }
 
 // The weights that have an incoming gradient, as the backward pass reads them: those of the forward pass, or
@@ -136,7 +136,7 @@ void for_each_sequence(const Call& call, const CallTensors& tensors, bool in_ord
   const auto pairs_of = [&](int64_t n) { return call.sequences[n].queries * call.sequences[n].keys; };
   const auto run_one = [&](int64_t n) {
     Call one = call.of_sequence(call.sequences[n], n);
-    one.own.blocks = classes_of_tiles(tensors, static_cast<size_t>(n));
+    one.user.blocks = classes_of_tiles(tensors, static_cast<size_t>(n));
     run(one, call.sequences[n]);
   };
   int64_t pairs = 0;
@@ -227,7 +227,7 @@ std::shared_ptr<const BlockClasses> classify(const Problem& problem) {
   call.L = result->queries;
   call.S = result->keys;
   call.band = problem.band;
-  call.own.mask = cpu::function_here(mask);
+  call.user.mask = cpu::function_here(mask);
   point_to(call, tensors);
   cpu::classify_blocks(call, mask, result->classes.mutable_data_ptr<uint8_t>());
   return result;
@@ -244,15 +244,15 @@ PreparedCall::PreparedCall(const Problem& problem, uint64_t dropout_key, bool fo
   tensors.k = with_unit_stride(problem.k);
   tensors.v = with_unit_stride(problem.v);
   if (problem.score || problem.mask) tensors.captured = captured_inputs(problem);
-  if (problem.score) call.own.score = cpu::function_here(*problem.score.function());
+  if (problem.score) call.user.score = cpu::function_here(*problem.score.function());
   if (problem.mask) {
-    call.own.mask = cpu::function_here(*problem.mask.function());
+    call.user.mask = cpu::function_here(*problem.mask.function());
     if (problem.sequences) {
       for (size_t n = 0; n < problem.sequences->size(); ++n)
         tensors.blocks.push_back(blocks_of(sequence_of(problem, n)));
     } else {
       tensors.blocks.push_back(blocks_of(problem));
-      call.own.blocks = classes_of_tiles(tensors, 0);
+      call.user.blocks = classes_of_tiles(tensors, 0);
     }
   }
   point_to(call, tensors);

@@ -76,12 +76,13 @@ template cpu::LogitGradients<cpu::f16_t> TermGradients::logits() const;
 
 CapturedGradients::CapturedGradients(const Call& call, const CallTensors* tensors) {
   if (!tensors) return;
-  constexpr int64_t kMostSums = 8, kNumbers = int64_t{1} << 24;
+  constexpr int64_t kMostSums = 8, kMostCapturedNumbers = int64_t{1} << 24;
   int64_t numbers = 1;
   for (const auto& input : tensors->captured) {
     if (!input.owner->indices) numbers += input.numbers.numel();
   }
-  const int64_t lanes = std::clamp<int64_t>(std::min(kNumbers / numbers, call.B * call.Hkv), 1, kMostSums);
+  const int64_t lanes =
+      std::clamp<int64_t>(std::min(kMostCapturedNumbers / numbers, call.B * call.Hkv), 1, kMostSums);
   for (const auto& input : tensors->captured) {
     at::DimVector sizes{lanes};
     for (const int64_t size : input.numbers.sizes()) sizes.push_back(size);

@@ -36,7 +36,7 @@ Verdict verdict_after_all(const Problem& problem) {
 
 namespace {
 
-constexpr int64_t kAlignment = 16;  // bytes that the kernels read at a time
+constexpr int64_t kReadAlignment = 16;  // bytes that the kernels read at a time
 
 bool is_half(const Problem& problem) {
   return problem.q.scalar_type() == at::kHalf || problem.q.scalar_type() == at::kBFloat16;
@@ -73,7 +73,7 @@ Verdict efficient_verdict(const Problem& problem) {
   if (problem.band.has_hi() && problem.band.hi != 0) {
     return Verdict::no("its float32 CUDA kernel has only the top-left causal alignment");
   }
-  if (problem.head_dim() * problem.q.element_size() % kAlignment != 0)
+  if (problem.head_dim() * problem.q.element_size() % kReadAlignment != 0)
     return Verdict::no("its float32 CUDA kernel needs a head_dim that is a multiple of 4");
   return {};
 }
@@ -87,9 +87,9 @@ bool cudnn_serves(const Problem& problem) {
          !problem.logsumexp && (band.unbounded() || (band.only_causal() && band.hi == 0));
 }
 
-// x, or a copy of it if a row does not begin at a multiple of kAlignment.
+// x, or a copy of it if a row does not begin at a multiple of kReadAlignment.
 at::Tensor aligned(const at::Tensor& x) {
-  const auto is_aligned = [](int64_t bytes) { return bytes % kAlignment == 0; };
+  const auto is_aligned = [](int64_t bytes) { return bytes % kReadAlignment == 0; };
   bool all =
       x.stride(-1) == 1 && is_aligned(static_cast<int64_t>(reinterpret_cast<intptr_t>(x.const_data_ptr())));
   for (int64_t d = 0; d + 1 < x.dim(); ++d)

@@ -70,20 +70,20 @@ enum class Prefetch { No, IntoL1, IntoL2 };
 /// end of a page.
 template <Prefetch kPrefetch>
 inline void prefetch_beyond(const void* p) {
-  constexpr int64_t kAhead = 8192;
-  const char* const beyond = static_cast<const char*>(p) + kAhead;
+  constexpr int64_t kBytesAhead = 8192;
+  const char* const beyond = static_cast<const char*>(p) + kBytesAhead;
   if constexpr (kPrefetch == Prefetch::IntoL1) __builtin_prefetch(beyond, 0, 3);
   if constexpr (kPrefetch == Prefetch::IntoL2) __builtin_prefetch(beyond, 0, 2);
 }
 
 /// The numbers 0 … n - 1 as template arguments. (<utility> would bring inline code of the library.)
-template <int... kNumbers>
+template <int... kCounted>
 struct Sequence {};
-template <int n, int... kNumbers>
-struct Count : Count<n - 1, n - 1, kNumbers...> {};
-template <int... kNumbers>
-struct Count<0, kNumbers...> {
-  using Type = Sequence<kNumbers...>;
+template <int n, int... kCounted>
+struct Count : Count<n - 1, n - 1, kCounted...> {};
+template <int... kCounted>
+struct Count<0, kCounted...> {
+  using Type = Sequence<kCounted...>;
 };
 
 ATTENTIVE_SIMD_END

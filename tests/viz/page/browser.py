@@ -25,7 +25,7 @@ try:
 except ImportError as error:
     skip(f"{sys.executable}: {error}")
 
-PATIENCE = 60  # seconds after which a page that does not become ready is an error; no test depends on being faster
+PATIENCE = 600  # seconds after which a page that does not become ready is an error; no test depends on being faster
 
 
 def axe_source():

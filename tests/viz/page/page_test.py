@@ -19,7 +19,7 @@ import pages
 
 
 class Session:
-    """One browser and the pages written for it. The two large pages are only used by measure.py."""
+    """One browser and the pages written for it. The two large pages are only used by bench/viz_page.py."""
 
     def __init__(self, folder):
         self.folder = folder

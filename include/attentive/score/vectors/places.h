@@ -6,7 +6,7 @@
 // of captured tensors by them have derivatives.
 
 #include <attentive/score/score_callbacks.h>
-#include <attentive/score/vectors/lanes.h>
+#include <attentive/score/vectors/dual_numbers.h>
 
 ATTENTIVE_SIMD_BEGIN
 

@@ -29,13 +29,13 @@ inline at::ScalarType autocast_type(at::ScalarType type, at::Device device) {
 }
 
 /// Whether code that reads only the numbers of x misses nothing: forward-mode tangents and tensor subclasses
-/// rule that out. An undefined tensor is ordinary.
+/// rule that out. So it is for an undefined tensor.
 inline bool is_not_subclass(const at::Tensor& x) {
   return !x.defined() || (!at::isTensorSubclassLike(x) && !has_tangent(x));
 }
 
 /// Whether vector code may read the memory of x directly as contiguous numbers of dtype `type`. Other
-/// layouts and pending signs rule that out, and tensors that are not ordinary.
+/// layouts and pending signs rule that out, and tangents and subclasses.
 inline bool is_contiguous_cpu(const at::Tensor& x, at::ScalarType type = at::kFloat) {
   return x.is_cpu() && x.layout() == at::kStrided && x.scalar_type() == type && x.is_contiguous() &&
          !x.is_neg() && is_not_subclass(x);

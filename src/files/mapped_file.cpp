@@ -1,4 +1,4 @@
-#include "files/byte_source.h"
+#include "files/mapped_file.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,4 +1,4 @@
-"""How fast large pages are in this machine's Chromium: measure.py [NAME …]
+"""How fast large pages are in this machine's Chromium: viz_page.py [NAME …]
 
 Prints, and asserts nothing. Goals: the first view within 1,000 ms of opening the file, 30 frames a second while hovering.
 First view: until the tiles of the overview, or the map from the weights themselves, are drawn.
@@ -8,8 +8,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-import pages
-from browser import Browser
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/viz/page"))
+import pages  # noqa: E402
+from browser import Browser  # noqa: E402
 
 WATCH = """(() => {
   const look = () => {
