@@ -8,7 +8,7 @@ Compared are ids without and with special tokens, of one text and of a pair, off
 without special tokens, whole and streamed. The seed is printed, so that a run can be repeated. A difference is shown with
 the smallest example that shrinking finds. One that goes away when characters which Unicode 8 lacks give way to older ones comes from the
 libraries' versions of Unicode (docs/decisions/0011-tokenizers.md): those are counted apart, and the newer characters listed.
-Needs the wheels `tokenizers` and `sentencepiece`. Exit status 0 if there is no other difference.
+Needs the wheels `tokenizers`, `sentencepiece` and `protobuf`. Exit status 0 if there is no other difference.
 """
 
 import argparse

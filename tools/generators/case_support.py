@@ -32,12 +32,13 @@ def tensors_of(path):
     return metadata, tensors
 
 
-def cases_of(path):
+def cases_of(path, read=tensors_of):
     """The metadata and the tensors of each case of a bundle, by its name."""
     cases = {}
-    for part, content in enumerate(tensors_of(path)):
+    for part, content in enumerate(read(path)):
         for name, value in content.items():
             case, _, key = name.partition("/")
+            assert case and key, f"{path}: {name} belongs to no case"
             cases.setdefault(case, ({}, {}))[part][key] = value
     return cases
 

@@ -6,12 +6,14 @@ file is written as older versions wrote it. The regular expressions are public f
 
 import copy
 import functools
+import io
 import json
 
+import sentencepiece
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from make_tokenizers import LLAMA3, QWEN, Words
-from sentence_piece_files import charsmap
 
 CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
@@ -174,7 +176,11 @@ def roberta_post(tokenizer):
 
 @functools.cache
 def precompiled():
-    return normalizers.Precompiled(charsmap())
+    """The map of SentencePiece's usual rule, nmt_nfkc, out of a model that is trained for it."""
+    out = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(["a b"]), model_writer=out, vocab_size=8, hard_vocab_limit=False,
+                                             minloglevel=2, normalization_rule_name="nmt_nfkc")
+    return normalizers.Precompiled(ModelProto.FromString(out.getvalue()).normalizer_spec.precompiled_charsmap)
 
 
 def old_form(tokenizer):
