@@ -242,7 +242,7 @@ def check_generators(folder):
         assert "expected.output" in tensors, case
         for name, value in tensors.items():
             assert not name.startswith("grad.") or not value.isnan().any(), f"{case}: {name}"
-    scripts = ["make_cases.py", "make_torch_cases.py", "make_transformer_cases.py", "make_stack_cases.py"]
+    scripts = ["make_cases.py", "make_torch_cases.py", "make_transformer_cases.py"]
     if importlib.util.find_spec("transformers"):
         scripts += ["make_encoder_cases.py", "make_model_cases.py"]
     else:
