@@ -25,8 +25,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "generators
 import notebook_modules as notebook  # noqa: E402
 from attentive_case import SDPA, dropout_path, save_safetensors, write_case  # noqa: E402
 from case_support import normal, tensors_of, write_bundle  # noqa: E402
-from layer_samples import layer_sample  # noqa: E402
-from make_torch_cases import mha_sample, sdpa_sample  # noqa: E402
+from make_torch_cases import layer_sample, mha_sample, sdpa_sample  # noqa: E402
 
 
 # Float16 is left out, because some CPUs that PyTorch supports do not implement all of its products.

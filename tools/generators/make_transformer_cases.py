@@ -1,4 +1,4 @@
-"""Writes cases of torch.nn.TransformerEncoderLayer, TransformerDecoderLayer, of their stacks and of Transformer, gradients included.
+"""Writes cases of torch.nn.TransformerEncoderLayer, TransformerDecoderLayer, their stacks and Transformer, gradients included.
 
     python tools/generators/make_transformer_cases.py [--out tests/parity]
 """
@@ -7,9 +7,9 @@ import warnings
 
 import torch
 
-from case_layers import (
-    DECODER, ENCODER, SMALL, bool_mask, built_layer, causal, float_mask, move_values, with_function, write_layer_case)
-from case_support import normal, run_generator
+from case_support import (
+    DECODER, ENCODER, SMALL, bool_mask, built_layer, causal, float_mask, move_values, normal, run_generator, with_function,
+    write_layer_case)
 
 DECODED_FIRST = {"tgt": (2, 3, 4), "memory": (2, 5, 4), "batch_first": True}
 HINTS = {"tgt_is_causal": True, "memory_is_causal": True}
