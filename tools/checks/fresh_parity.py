@@ -263,11 +263,7 @@ def main():
         cases = sorted(fresh.glob("*.safetensors"))
         everything = f"{len(cases)} cases: {len(cases)} passed, 0 different, 0 skipped, 0 unusable"
         for backend in ("auto", "reference"):
-            code, text = parity.run("--quiet", "--backend", backend, *cases)
-            print(text, end="")
-            good = code == 0 and everything in text
-            parity.problems += not good
-            print(f"{'ok ' if good else 'BAD'} {len(cases)} fresh cases, backend {backend}: exit {code}")
+            parity.expect(f"{len(cases)} fresh cases, backend {backend}", 0, everything, "--quiet", "--backend", backend, *cases)
 
         bundle = root / "bundle.safetensors"
         write_bundle(bundle, {path.stem: tensors_of(path) for path in cases})

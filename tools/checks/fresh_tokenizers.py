@@ -153,7 +153,6 @@ def hush_panics():
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
-
 class Python:
     """The answers of Python's `tokenizers`."""
 
@@ -270,20 +269,16 @@ class Comparison:
     def shrunk(self, question, field):
         """A question with as little of each part as still makes the field differ."""
         for key in ("second", "ids", "text"):
-            question = self.shorter(question, key, field)
-        return question
-
-    def shorter(self, question, key, field):
-        size = len(question[key])
-        while size >= 1:
-            at = 0
-            while at < len(question[key]):
-                without = {**question, key: question[key][:at] + question[key][at + size :]}
-                if self.differs(without, field):
-                    question = without
-                else:
-                    at += size
-            size //= 2
+            size = len(question[key])
+            while size >= 1:
+                at = 0
+                while at < len(question[key]):
+                    without = {**question, key: question[key][:at] + question[key][at + size :]}
+                    if self.differs(without, field):
+                        question = without
+                    else:
+                        at += size
+                size //= 2
         return question
 
     def with_older_characters(self, question, fields, newer):

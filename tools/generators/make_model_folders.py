@@ -235,12 +235,9 @@ def whole(out):
 
 
 def class_for(name):
-    if name.endswith("_base"):
-        return hf.AutoModel
-    if name.endswith("_texts"):
-        return hf.AutoModelForSequenceClassification
-    if name.endswith("_tokens"):
-        return hf.AutoModelForTokenClassification
+    for end, kind in (("_base", ""), ("_texts", "ForSequenceClassification"), ("_tokens", "ForTokenClassification")):
+        if name.endswith(end):
+            return getattr(hf, f"AutoModel{kind}")
     if name in ("vit", "deit"):
         return hf.AutoModelForImageClassification
     masked = ("bert", "roberta", "xlm_roberta", "camembert", "albert")

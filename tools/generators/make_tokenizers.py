@@ -143,8 +143,9 @@ def qwen_after(tokenizer):
                           tokenizers.AddedToken("U\u0308bung", normalized=True)])
 
 
-def roberta_after(tokenizer):
-    tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), trim_offsets=True, add_prefix_space=True)
+def roberta_post(tokenizer):
+    ends = [(name, tokenizer.token_to_id(name)) for name in ("</s>", "<s>")]
+    return processors.RobertaProcessing(*ends, trim_offsets=True, add_prefix_space=True)
 
 
 def word_piece(size, lowercase):
@@ -156,8 +157,7 @@ def word_piece(size, lowercase):
                                                 special_tokens=special("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"))
 
 
-def bert_template(tokenizer):
-    tokenizer.post_processor = sentence_tokenizers.CLS_SEP(tokenizer)
+bert_template = sentence_tokenizers.ended(sentence_tokenizers.CLS_SEP)
 
 
 def bert_processing(tokenizer):
@@ -199,7 +199,7 @@ KINDS = {
              None),
     "llama3": (lambda: byte_level(split_bytes(LLAMA3), ignore_merges=True), llama3_after),
     "qwen": (lambda: byte_level(split_bytes(QWEN), (), normalizers.NFC(), processors.ByteLevel(trim_offsets=False)), qwen_after),
-    "roberta": (lambda: byte_level(pre_tokenizers.ByteLevel(True), ["<s>", "<pad>", "</s>", "<unk>", *MASK]), roberta_after),
+    "roberta": (lambda: byte_level(pre_tokenizers.ByteLevel(True), ["<s>", "<pad>", "</s>", "<unk>", *MASK]), sentence_tokenizers.ended(roberta_post)),
     "bert_uncased": (lambda: word_piece(900, True), bert_template), "bert_cased": (lambda: word_piece(900, False), bert_processing),
     "bert_limited": (lambda: word_piece(600, True), bert_limited), "words": (words, words_after),
     "word_level": (word_level, None), **sentence_tokenizers.kinds(Words(1).strings(400)),

@@ -12,7 +12,7 @@ import warnings
 
 import torch
 
-from case_support import DECODER, ENCODER, built_layer, hiding_mask, normal, run_generator, write_case
+from case_support import DECODER, ENCODER, built_layer, hiding_mask, move_values, normal, run_generator, write_case
 
 MHA_SAMPLES = 150
 SDPA_SAMPLES = 74
@@ -31,10 +31,7 @@ def mha_module(options, seed, dtype, own_biases):
     torch.manual_seed(seed)
     module = torch.nn.MultiheadAttention(**{key: value for key, value in options.items() if value is not None})
     if own_biases:
-        with torch.no_grad():
-            for index, (key, parameter) in enumerate(module.named_parameters()):
-                if key.endswith("bias"):
-                    parameter.copy_(normal(1000 * seed + index, *parameter.shape) / 4)
+        move_values(module, 1000 * seed, lambda key: key.endswith("bias"))
     return module.to(dtype)
 
 

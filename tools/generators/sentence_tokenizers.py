@@ -109,6 +109,15 @@ CLS_SEP = template("[CLS]:0 $A:0 [SEP]:0", "[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1")
 ROBERTA = template("<s> $A </s>", "<s> $A </s> </s> $B </s>")
 
 
+def ended(post, *special):
+    """What follows training: special tokens, and a post-processor."""
+    def after(tokenizer):
+        tokenizer.add_special_tokens([AddedToken(token, lstrip=True, normalized=False, special=True) for token in special])
+        tokenizer.post_processor = post(tokenizer)
+
+    return after
+
+
 def llama_after(tokenizer):
     """Llama 2, as older versions convert it: no pre-tokenizer, a sign before every part between added tokens."""
     tokenizer.pre_tokenizer = None
@@ -140,20 +149,6 @@ def unigram(size, normalizer, pre_tokenizer, special):
     return tokenizer, trainers.UnigramTrainer(vocab_size=size, special_tokens=special, unk_token="<unk>", max_piece_length=8, show_progress=False)
 
 
-def end_template(tokenizer):
-    tokenizer.post_processor = END(tokenizer)
-
-
-def cls_template(tokenizer):
-    tokenizer.add_special_tokens([AddedToken("[MASK]", lstrip=True, normalized=False, special=True)])
-    tokenizer.post_processor = CLS_SEP(tokenizer)
-
-
-def roberta_template(tokenizer):
-    tokenizer.add_special_tokens([AddedToken("<mask>", lstrip=True, normalized=False, special=True)])
-    tokenizer.post_processor = ROBERTA(tokenizer)
-
-
 def kinds(strings):
     """strings: what the charsmap knows the characters of."""
     compiled = small_charsmap(strings)
@@ -172,8 +167,8 @@ def kinds(strings):
         return unigram(700, normalizers.Sequence(parts), cuts, ["<s>", "<pad>", "</s>", "<unk>"])
 
     return {"llama2": (lambda: pairs(500), llama_after), "mistral": (lambda: pairs(500), mistral_after),
-            "gemma": (lambda: pairs(500), gemma_after), "t5": (t5, end_template), "albert": (albert, cls_template),
-            "xlm_roberta": (xlm_roberta, roberta_template)}
+            "gemma": (lambda: pairs(500), gemma_after), "t5": (t5, ended(END)), "albert": (albert, ended(CLS_SEP, "[MASK]")),
+            "xlm_roberta": (xlm_roberta, ended(ROBERTA, "<mask>"))}
 
 
 WITH_BYTES = {"llama2", "mistral", "gemma"}

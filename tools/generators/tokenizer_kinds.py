@@ -13,7 +13,7 @@ import sentencepiece
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from make_tokenizers import LLAMA3, QWEN, Words
+from make_tokenizers import LLAMA3, QWEN, Words, roberta_post
 from sentence_tokenizers import BEGIN, CLS_SEP, ROBERTA as ROBERTA_POST, template
 
 CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
@@ -158,11 +158,6 @@ def splits(*patterns, after=BYTE_LEVEL):
 
 def post_byte_level(trim):
     return lambda _: processors.ByteLevel(trim_offsets=trim)
-
-
-def roberta_post(tokenizer):
-    ends = [(name, tokenizer.token_to_id(name)) for name in ("</s>", "<s>")]
-    return processors.RobertaProcessing(*ends, trim_offsets=True, add_prefix_space=True)
 
 
 @functools.cache

@@ -107,14 +107,12 @@ class MultiHeadAttentionWrapper(nn.Module):
         return torch.cat([head(x) for head in self.heads], dim=-1)
 
 
-class MultiHeadAttention(SelfAttention_v2):
+class MultiHeadAttention(CausalAttention):
     def __init__(self, d_in, d_out, context_length, dropout, num_heads, qkv_bias=False):
-        super().__init__(d_in, d_out, qkv_bias)
+        super().__init__(d_in, d_out, context_length, dropout, qkv_bias)
         expect_divisible("MultiHeadAttention", d_out=d_out, num_heads=num_heads)
         self.num_heads = num_heads
         self.out_proj = nn.Linear(d_out, d_out)
-        self.dropout = nn.Dropout(dropout)
-        self.register_buffer("mask", causal_buffer(context_length))
 
     def forward(self, x):
         tokens = x.shape[-2]
