@@ -170,7 +170,7 @@ struct Call : Places {
   }
   /// The rule of a head's scores.
   ATTENTIVE_HOST_DEVICE ScoreRule rule_of(int64_t b, int64_t h) const {
-    ScoreRule result = own.score.code ? ScoreRule{} : rule;  // a score function has taken scale and cap
+    ScoreRule result = user.score.code ? ScoreRule{} : rule;  // a score function has taken scale and cap
     if (slopes) result.alibi.slope = *slopes.at(b, h);
     return result;
   }

@@ -3,7 +3,6 @@
     python3 train_group_test.py <attentive-train> <ON if it has the component distributed>
 """
 
-import csv
 import json
 import pathlib
 import shutil
@@ -15,7 +14,7 @@ import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools/checks"))
-from launch_group import ALONE, environments  # noqa: E402
+from launch_group import ALONE, environments, log_of  # noqa: E402
 
 TRAIN, DISTRIBUTED = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2] in ("ON", "1")
 FLAGS = ["--layers=1", "--heads=1", "--width=8", "--block=16", "--batch=2", "--device=cpu", "--threads=1"]
@@ -76,8 +75,7 @@ class TrainGroup(unittest.TestCase):
         return [(row["step"], row["loss"], row["gradient_norm"]) for row in self.log(out)]
 
     def log(self, out):
-        with open(self.folder / out / "log.csv", newline="") as file:
-            return [{name: value for name, value in row.items() if name != "tokens_per_second"} for row in csv.DictReader(file)]
+        return log_of(self.folder / out)
 
     @unittest.skipIf(DISTRIBUTED, "this attentive-train has the component distributed")
     def test_a_build_without_groups_refuses_them(self):

@@ -145,26 +145,25 @@ def fault_of(root, path, quoted, name):
     return None
 
 
-def source_files(root):
-    """Every C++ and CUDA file of the project, relative to the root."""
+def source_lines(root):
+    """(path relative to the root, number, text) of each line of the C++ and CUDA files of the project."""
     for top in ("include", "src", *TOP):
         for file in sorted((root / top).rglob("*")):
             if file.is_file() and file.name.endswith(SUFFIXES):
-                yield file.relative_to(root)
+                for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+                    yield file.relative_to(root), number, line
 
 
 def faults_in(root):
     """All wrong includes under `root`, as text, and the number of files."""
-    faults, count = [], 0
-    for path in source_files(root):
-        count += 1
-        for number, line in enumerate((root / path).read_text(encoding="utf-8").splitlines(), 1):
-            match = INCLUDE.match(line)
-            if match:
-                fault = fault_of(root, path, match[1] == '"', match[2])
-                if fault:
-                    faults.append(f"{path}:{number}: {match[2]}: this file {fault}")
-    return faults, count
+    faults, files = [], set()
+    for path, number, line in source_lines(root):
+        files.add(path)
+        match = INCLUDE.match(line)
+        fault = match and fault_of(root, path, match[1] == '"', match[2])
+        if fault:
+            faults.append(f"{path}:{number}: {match[2]}: this file {fault}")
+    return faults, len(files)
 
 
 def folder_faults(root, floors):

@@ -25,8 +25,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "generators
 import notebook_modules as notebook  # noqa: E402
 from attentive_case import SDPA, dropout_path, save_safetensors, write_case  # noqa: E402
 from case_support import normal, tensors_of, write_bundle  # noqa: E402
-from layer_samples import layer_sample  # noqa: E402
-from make_torch_cases import mha_sample, sdpa_sample  # noqa: E402
+from make_torch_cases import layer_sample, mha_sample, sdpa_sample  # noqa: E402
 
 
 # Float16 is left out, because some CPUs that PyTorch supports do not implement all of its products.
@@ -264,11 +263,7 @@ def main():
         cases = sorted(fresh.glob("*.safetensors"))
         everything = f"{len(cases)} cases: {len(cases)} passed, 0 different, 0 skipped, 0 unusable"
         for backend in ("auto", "reference"):
-            code, text = parity.run("--quiet", "--backend", backend, *cases)
-            print(text, end="")
-            good = code == 0 and everything in text
-            parity.problems += not good
-            print(f"{'ok ' if good else 'BAD'} {len(cases)} fresh cases, backend {backend}: exit {code}")
+            parity.expect(f"{len(cases)} fresh cases, backend {backend}", 0, everything, "--quiet", "--backend", backend, *cases)
 
         bundle = root / "bundle.safetensors"
         write_bundle(bundle, {path.stem: tensors_of(path) for path in cases})

@@ -8,7 +8,7 @@ Compared are ids without and with special tokens, of one text and of a pair, off
 without special tokens, whole and streamed. The seed is printed, so that a run can be repeated. A difference is shown with
 the smallest example that shrinking finds. One that goes away when characters which Unicode 8 lacks give way to older ones comes from the
 libraries' versions of Unicode (docs/decisions/0011-tokenizers.md): those are counted apart, and the newer characters listed.
-Needs the wheels `tokenizers` and `sentencepiece`. Exit status 0 if there is no other difference.
+Needs the wheels `tokenizers`, `sentencepiece` and `protobuf`. Exit status 0 if there is no other difference.
 """
 
 import argparse
@@ -153,7 +153,6 @@ def hush_panics():
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
-
 class Python:
     """The answers of Python's `tokenizers`."""
 
@@ -270,20 +269,16 @@ class Comparison:
     def shrunk(self, question, field):
         """A question with as little of each part as still makes the field differ."""
         for key in ("second", "ids", "text"):
-            question = self.shorter(question, key, field)
-        return question
-
-    def shorter(self, question, key, field):
-        size = len(question[key])
-        while size >= 1:
-            at = 0
-            while at < len(question[key]):
-                without = {**question, key: question[key][:at] + question[key][at + size :]}
-                if self.differs(without, field):
-                    question = without
-                else:
-                    at += size
-            size //= 2
+            size = len(question[key])
+            while size >= 1:
+                at = 0
+                while at < len(question[key]):
+                    without = {**question, key: question[key][:at] + question[key][at + size :]}
+                    if self.differs(without, field):
+                        question = without
+                    else:
+                        at += size
+                size //= 2
         return question
 
     def with_older_characters(self, question, fields, newer):

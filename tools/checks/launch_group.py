@@ -1,5 +1,6 @@
-"""Starts the processes of a group by the environment variables that torchrun sets, without torchrun."""
+"""Starts the processes of a group by the environment variables that torchrun sets, without torchrun; reads the log of a run."""
 
+import csv
 import os
 import socket
 
@@ -19,3 +20,9 @@ def environments(size):
     port = free_port()
     return [{**ALONE, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size),
              "LOCAL_WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)} for rank in range(size)]
+
+
+def log_of(run, times=False):
+    """The rows of a run's log, without its times unless they are wanted."""
+    with open(run / "log.csv", newline="", encoding="utf-8") as file:
+        return [{name: value for name, value in row.items() if times or name != "tokens_per_second"} for row in csv.DictReader(file)]

@@ -1,16 +1,12 @@
 """Functions that the generators of whole models share: this package's names, weights, writing a case."""
 
 import json
-import pathlib
 import re
-import sys
 
 import torch
 import transformers
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "users"))
-from attentive_case import save_safetensors  # noqa: E402
-from case_support import normal  # noqa: E402
+from case_support import normal, save_safetensors
 
 
 def renamed(name, table):

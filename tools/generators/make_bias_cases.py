@@ -9,7 +9,6 @@ module's state under this package's names, one call, its result and its gradient
 
 import json
 import pathlib
-import sys
 
 import torch
 import transformers
@@ -17,10 +16,8 @@ from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
 from transformers.models.swin.modeling_swin import SwinLayer, SwinRelativePositionBias
 from transformers.models.t5.modeling_t5 import T5Attention, T5Block
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "users"))
-from attentive_case import save_safetensors  # noqa: E402
-from case_models import as_ours, randomize  # noqa: E402
-from case_support import normal, random_stream, run_generator  # noqa: E402
+from case_models import as_ours, randomize
+from case_support import normal, random_stream, run_generator, save_safetensors
 
 OUT = pathlib.Path(__file__).resolve().parents[2] / "tests" / "modules" / "data"
 

@@ -278,25 +278,21 @@ def dropout_cases(folder):
         ("masked", notebook.MultiHeadSelfAttention, {**toy, "dropout": 0.5}, (x, toy_mask)),
         ("cross", notebook.ScaledDotProductAttention, {"dropout": 0.4}, (q, k, v)),
         ("self", torch.nn.MultiheadAttention, mha, (x, x, x)),
+        *((suffix, notebook.MultiHeadAttention, {**causal, "num_heads": 2}, (BATCH.to(dtype),)) for suffix, dtype in DTYPES.items()),
     ]
     native = dropout_path()
     for stream in ("default", "intel_mkl"):
         settings = {"train": True, "forward_seed": 123, "metadata": {"dropout_path": stream}}
         for what, kind, options, inputs in modules:
-            module = built(kind, options, 123)
+            module = built(kind, options, 123, inputs[0].dtype)
             name = "torch.nn.MultiheadAttention" if kind is torch.nn.MultiheadAttention else kind.__name__
             with emulated_dropout(stream):
                 path = folder.file(f"{name}-{what}-{stream}")
                 write_case(path, module, *inputs, name=name, options=options, init_seed=123, **settings)
                 emulated = outputs(module, inputs)
-            if stream == native and not all(map(torch.equal, emulated, outputs(module, inputs))):
+            exact = inputs[0].dtype == torch.float32
+            if exact and stream == native and not all(map(torch.equal, emulated, outputs(module, inputs))):
                 raise RuntimeError(f"{path.name}: this PyTorch draws another dropout mask than the emulation")
-        for suffix, dtype in DTYPES.items():
-            options = {**causal, "num_heads": 2}
-            module = built(notebook.MultiHeadAttention, options, 123, dtype)
-            path = folder.file(f"MultiHeadAttention-{suffix}-{stream}")
-            with emulated_dropout(stream):
-                write_case(path, module, BATCH.to(dtype), options=options, init_seed=123, **settings)
         for what, mask in (("plain", None), ("masked", torch.ones(4, 5, dtype=torch.bool).tril(1))):
             fused_dropout(folder, f"{what}-{stream}", stream, (q, k, v, mask), {**settings, "train": None})
 

@@ -231,11 +231,10 @@ def vit_cases(folder):
     }
 
     def case(stem, kind, dtype=torch.float32, act="gelu", eps=1e-3, base=False, bias=True):
-        configs = {"vit": transformers.ViTConfig, "deit": transformers.DeiTConfig}
-        classes = {"vit": transformers.ViTForImageClassification, "deit": transformers.DeiTForImageClassification}
-        config = configs[kind](**python_sizes, hidden_act=act, layer_norm_eps=eps, qkv_bias=bias)
-        bases = {"vit": transformers.ViTModel, "deit": transformers.DeiTModel}
-        model = bases[kind](config, add_pooling_layer=False) if base else classes[kind](config)
+        name = {"vit": "ViT", "deit": "DeiT"}[kind]
+        config = getattr(transformers, f"{name}Config")(**python_sizes, hidden_act=act, layer_norm_eps=eps, qkv_bias=bias)
+        build = getattr(transformers, f"{name}Model" if base else f"{name}ForImageClassification")
+        model = build(config, add_pooling_layer=False) if base else build(config)
         activation = {"gelu_new": "gelu_tanh"}.get(act, act)
         options = {**sizes, "activation": activation, "eps": eps, "distillation_token": kind == "deit"}
         call = {}

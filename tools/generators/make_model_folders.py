@@ -138,35 +138,43 @@ def randomized(model, seed):
     return model.eval()
 
 
-def numbers(model):
-    """Computes example inputs and outputs."""
+def inputs(model):
+    """Example inputs."""
     kind = model.config.model_type
     generator = torch.Generator().manual_seed(5)
     if kind in ("vit", "deit"):
-        images = torch.randn(2, model.config.num_channels, 8, 8, generator=generator)
-        out = model(pixel_values=images)
-        if hasattr(out, "logits"):
-            return {"input.images": images, "output.logits": out.logits}
-        return {"input.images": images, "output.hidden": out.last_hidden_state}
+        return {"input.images": torch.randn(2, model.config.num_channels, 8, 8, generator=generator)}
     ids = torch.randint(3, model.config.vocab_size, (2, 14), generator=generator)
     if kind not in ("bert", "roberta", "xlm-roberta", "camembert", "albert"):
-        return {"input.ids": ids, "output.logits": model(ids).logits}
+        return {"input.ids": ids}
     lengths = torch.tensor([14, 9])
-    keep = torch.arange(14)[None, :] < lengths[:, None]
-    ids = torch.where(keep, ids, torch.tensor(model.config.pad_token_id))
+    ids = torch.where(torch.arange(14)[None, :] < lengths[:, None], ids, torch.tensor(model.config.pad_token_id))
     types = torch.randint(0, model.config.type_vocab_size, (2, 14), generator=generator)
-    out = model(input_ids=ids, token_type_ids=types, attention_mask=keep.long(), output_hidden_states=True)
-    result = {"input.ids": ids, "input.types": types, "input.lengths": lengths}
+    return {"input.ids": ids, "input.types": types, "input.lengths": lengths}
+
+
+def outputs(model, given):
+    """What the model computes of its inputs."""
+    if "input.images" in given:
+        out = model(pixel_values=given["input.images"])
+        return {"output.logits": out.logits} if hasattr(out, "logits") else {"output.hidden": out.last_hidden_state}
+    if "input.lengths" not in given:
+        return {"output.logits": model(given["input.ids"]).logits}
+    keep = torch.arange(14)[None, :] < given["input.lengths"][:, None]
+    texts = {"input_ids": given["input.ids"], "token_type_ids": given["input.types"], "attention_mask": keep.long()}
+    out = model(**texts, output_hidden_states=True)
     if hasattr(out, "logits"):
         kind = "logits" if type(model).__name__.endswith("ForMaskedLM") else "labels"
-        return {**result, f"output.{kind}": out.logits, "output.hidden": out.hidden_states[-1]}
-    return {**result, "output.hidden": out.last_hidden_state, "output.pooled": out.pooler_output}
+        return {f"output.{kind}": out.logits, "output.hidden": out.hidden_states[-1]}
+    return {"output.hidden": out.last_hidden_state, "output.pooled": out.pooler_output}
 
 
 def save(model, folder, **options):
     model.save_pretrained(folder, **options)
+    given = inputs(model)
     with torch.no_grad():
-        save_file({name: tensor.contiguous() for name, tensor in numbers(model).items()}, Path(folder) / "expected.safetensors")
+        given |= outputs(model, given)
+    save_file({name: tensor.contiguous() for name, tensor in given.items()}, Path(folder) / "expected.safetensors")
 
 
 def old_names(folder):
@@ -227,12 +235,9 @@ def whole(out):
 
 
 def class_for(name):
-    if name.endswith("_base"):
-        return hf.AutoModel
-    if name.endswith("_texts"):
-        return hf.AutoModelForSequenceClassification
-    if name.endswith("_tokens"):
-        return hf.AutoModelForTokenClassification
+    for end, kind in (("_base", ""), ("_texts", "ForSequenceClassification"), ("_tokens", "ForTokenClassification")):
+        if name.endswith(end):
+            return getattr(hf, f"AutoModel{kind}")
     if name in ("vit", "deit"):
         return hf.AutoModelForImageClassification
     masked = ("bert", "roberta", "xlm_roberta", "camembert", "albert")
@@ -241,19 +246,9 @@ def class_for(name):
 
 def difference(model, given):
     """The largest difference of a model's outputs from the given ones."""
-    if "input.images" in given:
-        out = model(pixel_values=given["input.images"])
-    elif "input.lengths" in given:
-        keep = torch.arange(14)[None, :] < given["input.lengths"][:, None]
-        out = model(input_ids=given["input.ids"], token_type_ids=given["input.types"], attention_mask=keep.long())
-    else:
-        out = model(given["input.ids"])
-    logits = given.get("output.logits", given.get("output.labels"))
-    if logits is not None:
-        return (out.logits - logits).abs().max().item()
-    if "input.images" in given:
-        return (out.last_hidden_state - given["output.hidden"]).abs().max().item()
-    return max((out.last_hidden_state - given["output.hidden"]).abs().max(), (out.pooler_output - given["output.pooled"]).abs().max()).item()
+    found = outputs(model, given)
+    names = [name for name in found if name in ("output.logits", "output.labels")] or list(found)
+    return max((found[name] - given[name]).abs().max().item() for name in names)
 
 
 def check(written, saved):

@@ -54,13 +54,16 @@ def word_pieces():
     return [word for word, _ in sorted(tokenizer.get_vocab().items(), key=lambda entry: entry[1])]
 
 
-def byte_pairs(special):
+def byte_pairs(folder, special):
+    """Writes vocab.json and merges.txt; returns the vocabulary."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.train_from_iterator(texts(), trainers.BpeTrainer(vocab_size=400, special_tokens=special, show_progress=False,
                                                               initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
     model = json.loads(tokenizer.to_str())["model"]
-    return model["vocab"], "#version: 0.2\n" + "".join(" ".join(pair) + "\n" for pair in model["merges"])
+    write(folder, "vocab.json", model["vocab"])
+    write(folder, "merges.txt", "#version: 0.2\n" + "".join(" ".join(pair) + "\n" for pair in model["merges"]))
+    return model["vocab"]
 
 
 def sentence_pieces(**options):
@@ -123,10 +126,8 @@ def bert_names(folder):
 
 
 def gpt2(folder):
-    vocabulary, merges = byte_pairs(["<|endoftext|>"])
+    byte_pairs(folder, ["<|endoftext|>"])
     write(folder, "config.json", {"model_type": "gpt2"})
-    write(folder, "vocab.json", vocabulary)
-    write(folder, "merges.txt", merges)
 
 
 def gpt2_settings(folder):
@@ -138,10 +139,8 @@ def gpt2_settings(folder):
 
 
 def roberta(folder):
-    vocabulary, merges = byte_pairs(["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
+    byte_pairs(folder, ["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
     write(folder, "config.json", {"model_type": "roberta"})
-    write(folder, "vocab.json", vocabulary)
-    write(folder, "merges.txt", merges)
     write(folder, "special_tokens_map.json", {"bos_token": "<s>", "mask_token": MARK})
 
 
@@ -153,11 +152,8 @@ def roberta_prefix(folder):
 
 def qwen2(folder):
     """The model type demands its class, whatever the file states."""
-    vocabulary, merges = byte_pairs([])
     write(folder, "config.json", {"model_type": "qwen2"})
-    write(folder, "vocab.json", vocabulary)
-    write(folder, "merges.txt", merges)
-    size = len(vocabulary)
+    size = len(byte_pairs(folder, []))
     write(folder, "tokenizer_config.json", {
         "tokenizer_class": "LlamaTokenizer", "bos_token": None, "eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "unk_token": None,
         "errors": "replace", "additional_special_tokens": ["<|im_start|>", "<|im_end|>"],

@@ -111,41 +111,30 @@ def special(*contents):
     return [tokenizers.AddedToken(content, special=True, normalized=False) for content in contents]
 
 
-def byte_level(size, added, **model):
+MASK = [tokenizers.AddedToken("<mask>", lstrip=True, normalized=False, special=True)]
+
+
+def byte_level(pre, added=(), normalizer=None, post=None, **model):
     tokenizer = Tokenizer(models.BPE(**model))
-    trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=added, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False)
+    if normalizer:
+        tokenizer.normalizer = normalizer
+    tokenizer.pre_tokenizer = pre
+    if post:
+        tokenizer.post_processor = post
     tokenizer.decoder = decoders.ByteLevel()
-    return tokenizer, trainer
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    return tokenizer, trainers.BpeTrainer(vocab_size=700, special_tokens=list(added), initial_alphabet=alphabet, show_progress=False)
 
 
-def gpt2():
-    tokenizer, trainer = byte_level(700, special("<|endoftext|>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
-    return tokenizer, trainer
-
-
-def llama3():
-    tokenizer, trainer = byte_level(700, [], ignore_merges=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
-        pre_tokenizers.Split(Regex(LLAMA3), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
-    return tokenizer, trainer
+def split_bytes(pattern):
+    return pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(pattern), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
 
 
 def llama3_after(tokenizer):
     tokenizer.add_special_tokens(special("<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"))
-    begin = ("<|begin_of_text|>", tokenizer.token_to_id("<|begin_of_text|>"))
-    template = processors.TemplateProcessing(single=f"{begin[0]} $A", pair=f"{begin[0]} $A {begin[0]}:1 $B:1", special_tokens=[begin])
-    tokenizer.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=True), template])
-
-
-def qwen():
-    tokenizer, trainer = byte_level(700, [])
-    tokenizer.normalizer = normalizers.NFC()
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
-        pre_tokenizers.Split(Regex(QWEN), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
-    tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
-    return tokenizer, trainer
+    begin = sentence_tokenizers.template("<|begin_of_text|> $A", "<|begin_of_text|> $A <|begin_of_text|>:1 $B:1")
+    tokenizer.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=True), begin(tokenizer)])
 
 
 def qwen_after(tokenizer):
@@ -154,14 +143,9 @@ def qwen_after(tokenizer):
                           tokenizers.AddedToken("U\u0308bung", normalized=True)])
 
 
-def roberta():
-    tokenizer, trainer = byte_level(700, ["<s>", "<pad>", "</s>", "<unk>", tokenizers.AddedToken("<mask>", lstrip=True, normalized=False, special=True)])
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
-    return tokenizer, trainer
-
-
-def roberta_after(tokenizer):
-    tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), trim_offsets=True, add_prefix_space=True)
+def roberta_post(tokenizer):
+    ends = [(name, tokenizer.token_to_id(name)) for name in ("</s>", "<s>")]
+    return processors.RobertaProcessing(*ends, trim_offsets=True, add_prefix_space=True)
 
 
 def word_piece(size, lowercase):
@@ -173,10 +157,7 @@ def word_piece(size, lowercase):
                                                 special_tokens=special("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"))
 
 
-def bert_template(tokenizer):
-    ids = [(name, tokenizer.token_to_id(name)) for name in ("[CLS]", "[SEP]")]
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS]:0 $A:0 [SEP]:0", pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1", special_tokens=ids)
+bert_template = sentence_tokenizers.ended(sentence_tokenizers.CLS_SEP)
 
 
 def bert_processing(tokenizer):
@@ -214,7 +195,11 @@ def word_level():
 
 
 KINDS = {
-    "gpt2": (gpt2, None), "llama3": (llama3, llama3_after), "qwen": (qwen, qwen_after), "roberta": (roberta, roberta_after),
+    "gpt2": (lambda: byte_level(pre_tokenizers.ByteLevel(False), special("<|endoftext|>"), None, processors.ByteLevel(trim_offsets=False)),
+             None),
+    "llama3": (lambda: byte_level(split_bytes(LLAMA3), ignore_merges=True), llama3_after),
+    "qwen": (lambda: byte_level(split_bytes(QWEN), (), normalizers.NFC(), processors.ByteLevel(trim_offsets=False)), qwen_after),
+    "roberta": (lambda: byte_level(pre_tokenizers.ByteLevel(True), ["<s>", "<pad>", "</s>", "<unk>", *MASK]), sentence_tokenizers.ended(roberta_post)),
     "bert_uncased": (lambda: word_piece(900, True), bert_template), "bert_cased": (lambda: word_piece(900, False), bert_processing),
     "bert_limited": (lambda: word_piece(600, True), bert_limited), "words": (words, words_after),
     "word_level": (word_level, None), **sentence_tokenizers.kinds(Words(1).strings(400)),

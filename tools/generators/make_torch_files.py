@@ -3,24 +3,30 @@
     python tools/generators/make_torch_files.py [--out tests/files/data/torch.tar]
     python tools/generators/make_torch_files.py --check       do the committed files still say what PyTorch says?
 
-`<name>.pt` is the file. `<name>.json` holds either `{"value": …}` in the form of torch_file_truth.py, or
+`<name>.pt` is the file. `<name>.json` holds either `{"value": …}` as described below, or
 `{"refused": [words]}`: a file that Python reads, or wrote, and that a reader of tensors and plain values must refuse with
 those words in its message. With the same PyTorch the bytes are the same in every run.
+
+In a value, None, bool, int of 64 bits, str and list are JSON's own. All else is an object of one key that names the kind:
+`dict` and `ordered_dict` (pairs), `tuple`, `size`, `set`, `frozenset`, `int` (decimal digits), `float` and `complex`
+(the bits, in hexadecimal), `bytes`, `bytearray`, `dtype`, `device`, `layout`, `tensor`, `parameter`. Tensors say which of
+them are one object and which share a storage.
 """
 
 import argparse
 import builtins
 import json
 import pathlib
+import struct
 import tarfile
 import tempfile
 import warnings
+from collections import Counter, OrderedDict
 
 import torch
 
 import torch_file_contents as contents
 from archive import write_archive
-from torch_file_truth import truth_of
 
 ARCHIVE = pathlib.Path(__file__).resolve().parents[2] / "tests" / "files" / "data" / "torch.tar"
 
@@ -87,6 +93,80 @@ def versions():
     for name, (value, words) in contents.refused().items():
         yield f"refused_{name}", save_zip, {}, value, words
         yield f"refused_legacy_{name}", save_legacy, {}, value, words
+
+
+def float_bits(number):
+    return struct.pack(">d", number).hex()
+
+
+def contiguous_bytes(tensor):
+    """The values in row-major order, little-endian, with conjugation and negation resolved."""
+    tensor = tensor.detach().resolve_conj().resolve_neg()
+    if tensor.storage_offset() or tensor.untyped_storage().nbytes() != tensor.numel() * tensor.itemsize:
+        tensor = tensor.contiguous().clone(memory_format=torch.contiguous_format)
+    elif not tensor.is_contiguous():
+        tensor = tensor.contiguous()
+    return bytes(tensor.untyped_storage())
+
+
+class Truth:
+    """Describes one file. Tensors and storages are numbered in the order in which they occur."""
+
+    def __init__(self):
+        self.objects = {}
+        self.storages = {}
+
+    def object(self, tensor):
+        return self.objects.setdefault(id(tensor), len(self.objects))
+
+    def storage(self, tensor):
+        return self.storages.setdefault(tensor.untyped_storage()._cdata, len(self.storages))
+
+    def tensor(self, tensor):
+        return {
+            "dtype": str(tensor.dtype).removeprefix("torch."),
+            "shape": list(tensor.shape),
+            "stride": list(tensor.stride()),
+            "offset": tensor.storage_offset(),
+            "object": self.object(tensor),
+            "storage": self.storage(tensor),
+            "storage_bytes": tensor.untyped_storage().nbytes(),
+            "requires_grad": tensor.requires_grad,
+            "values": contiguous_bytes(tensor).hex(),
+        }
+
+    def items(self, values):
+        return [self.describe(value) for value in values]
+
+    def pairs(self, mapping):
+        return [[self.describe(key), self.describe(value)] for key, value in mapping.items()]
+
+    def describe(self, value):
+        simple = {bool: lambda: value, str: lambda: value, type(None): lambda: None, list: lambda: self.items(value)}
+        kinds = {
+            int: lambda: value if -(2**63) <= value < 2**63 else {"int": str(value)},
+            float: lambda: {"float": float_bits(value)},
+            complex: lambda: {"complex": [float_bits(value.real), float_bits(value.imag)]},
+            bytes: lambda: {"bytes": value.hex()},
+            bytearray: lambda: {"bytearray": value.hex()},
+            tuple: lambda: {"tuple": self.items(value)},
+            torch.Size: lambda: {"size": list(value)},
+            set: lambda: {"set": self.items(sorted(value))},
+            frozenset: lambda: {"frozenset": self.items(sorted(value))},
+            dict: lambda: {"dict": self.pairs(value)},
+            Counter: lambda: {"dict": self.pairs(value)},
+            OrderedDict: lambda: {"ordered_dict": self.pairs(value)},
+            torch.dtype: lambda: {"dtype": str(value).removeprefix("torch.")},
+            torch.device: lambda: {"device": str(value)},
+            torch.layout: lambda: {"layout": str(value).removeprefix("torch.")},
+            torch.Tensor: lambda: {"tensor": self.tensor(value)},
+            torch.nn.Parameter: lambda: {"parameter": self.tensor(value)},
+        }
+        return (simple | kinds)[type(value)]()
+
+
+def truth_of(value):
+    return Truth().describe(value)
 
 
 def truth_text(value, words):

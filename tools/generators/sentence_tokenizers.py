@@ -95,9 +95,27 @@ def pairs(size):
 BACK = [decoders.Replace(SIGN, " "), decoders.ByteFallback(), decoders.Fuse()]
 
 
-def begin_template(tokenizer):
-    begin = ("<s>", tokenizer.token_to_id("<s>"))
-    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", pair="<s> $A <s>:1 $B:1", special_tokens=[begin])
+def template(single, pair):
+    """A function of a tokenizer, which knows the ids, to a post-processor."""
+    def make(tokenizer):
+        names = {part.split(":")[0] for part in f"{single} {pair}".split() if not part.startswith("$")}
+        return processors.TemplateProcessing(single=single, pair=pair, special_tokens=[(name, tokenizer.token_to_id(name)) for name in sorted(names)])
+
+    return make
+
+
+BEGIN, END = template("<s> $A", "<s> $A <s>:1 $B:1"), template("$A </s>", "$A </s> $B </s>")
+CLS_SEP = template("[CLS]:0 $A:0 [SEP]:0", "[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1")
+ROBERTA = template("<s> $A </s>", "<s> $A </s> </s> $B </s>")
+
+
+def ended(post, *special):
+    """What follows training: special tokens, and a post-processor."""
+    def after(tokenizer):
+        tokenizer.add_special_tokens([AddedToken(token, lstrip=True, normalized=False, special=True) for token in special])
+        tokenizer.post_processor = post(tokenizer)
+
+    return after
 
 
 def llama_after(tokenizer):
@@ -105,14 +123,14 @@ def llama_after(tokenizer):
     tokenizer.pre_tokenizer = None
     tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend(SIGN), normalizers.Replace(" ", SIGN)])
     tokenizer.decoder = decoders.Sequence([*BACK, decoders.Strip(" ", 1, 0)])
-    begin_template(tokenizer)
+    tokenizer.post_processor = BEGIN(tokenizer)
 
 
 def mistral_after(tokenizer):
     """Llama and Mistral, as newer versions convert them: a sign before the text only."""
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
     tokenizer.decoder = decoders.Sequence([*BACK, decoders.Strip(" ", 1, 0)])
-    begin_template(tokenizer)
+    tokenizer.post_processor = BEGIN(tokenizer)
 
 
 def gemma_after(tokenizer):
@@ -120,7 +138,7 @@ def gemma_after(tokenizer):
     tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
     tokenizer.decoder = decoders.Sequence(BACK)
     tokenizer.add_tokens([AddedToken("<start_of_turn>", normalized=False, special=True), AddedToken("\n\n", normalized=False)])
-    begin_template(tokenizer)
+    tokenizer.post_processor = BEGIN(tokenizer)
 
 
 def unigram(size, normalizer, pre_tokenizer, special):
@@ -129,25 +147,6 @@ def unigram(size, normalizer, pre_tokenizer, special):
     tokenizer.pre_tokenizer = pre_tokenizer
     tokenizer.decoder = decoders.Metaspace()
     return tokenizer, trainers.UnigramTrainer(vocab_size=size, special_tokens=special, unk_token="<unk>", max_piece_length=8, show_progress=False)
-
-
-def end_template(tokenizer):
-    end = ("</s>", tokenizer.token_to_id("</s>"))
-    tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", pair="$A </s> $B </s>", special_tokens=[end])
-
-
-def cls_template(tokenizer):
-    ids = [(name, tokenizer.token_to_id(name)) for name in ("[CLS]", "[SEP]")]
-    tokenizer.add_special_tokens([AddedToken("[MASK]", lstrip=True, normalized=False, special=True)])
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS]:0 $A:0 [SEP]:0", pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1", special_tokens=ids)
-
-
-def roberta_template(tokenizer):
-    ids = [(name, tokenizer.token_to_id(name)) for name in ("<s>", "</s>")]
-    tokenizer.add_special_tokens([AddedToken("<mask>", lstrip=True, normalized=False, special=True)])
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=ids)
 
 
 def kinds(strings):
@@ -168,8 +167,8 @@ def kinds(strings):
         return unigram(700, normalizers.Sequence(parts), cuts, ["<s>", "<pad>", "</s>", "<unk>"])
 
     return {"llama2": (lambda: pairs(500), llama_after), "mistral": (lambda: pairs(500), mistral_after),
-            "gemma": (lambda: pairs(500), gemma_after), "t5": (t5, end_template), "albert": (albert, cls_template),
-            "xlm_roberta": (xlm_roberta, roberta_template)}
+            "gemma": (lambda: pairs(500), gemma_after), "t5": (t5, ended(END)), "albert": (albert, ended(CLS_SEP, "[MASK]")),
+            "xlm_roberta": (xlm_roberta, ended(ROBERTA, "<mask>"))}
 
 
 WITH_BYTES = {"llama2", "mistral", "gemma"}

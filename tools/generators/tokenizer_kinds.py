@@ -6,12 +6,15 @@ file is written as older versions wrote it. The regular expressions are public f
 
 import copy
 import functools
+import io
 import json
 
+import sentencepiece
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from make_tokenizers import LLAMA3, QWEN, Words
-from sentence_piece_files import charsmap
+from make_tokenizers import LLAMA3, QWEN, Words, roberta_post
+from sentence_tokenizers import BEGIN, CLS_SEP, ROBERTA as ROBERTA_POST, template
 
 CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
@@ -141,17 +144,7 @@ def assemble(model, normalizer=None, pre=None, post=None, decoder=None, special=
     return tokenizer
 
 
-def template(single, pair):
-    def make(tokenizer):
-        names = {part.split(":")[0] for part in f"{single} {pair}".split() if not part.startswith("$")}
-        return processors.TemplateProcessing(single=single, pair=pair, special_tokens=[(name, tokenizer.token_to_id(name)) for name in sorted(names)])
-
-    return make
-
-
-LLAMA_POST = template("<s> $A", "<s> $A <s>:1 $B:1")
 T5_POST = template("$A </s>", "$A </s> $B:0 </s>:0")
-BERT_POST = template("[CLS]:0 $A:0 [SEP]:0", "[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1")
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 BYTE_LEVEL = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
 LLAMA_SPACES = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
@@ -167,14 +160,13 @@ def post_byte_level(trim):
     return lambda _: processors.ByteLevel(trim_offsets=trim)
 
 
-def roberta_post(tokenizer):
-    ends = [(name, tokenizer.token_to_id(name)) for name in ("</s>", "<s>")]
-    return processors.RobertaProcessing(*ends, trim_offsets=True, add_prefix_space=True)
-
-
 @functools.cache
 def precompiled():
-    return normalizers.Precompiled(charsmap())
+    """The map of SentencePiece's usual rule, nmt_nfkc, out of a model that is trained for it."""
+    out = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(["a b"]), model_writer=out, vocab_size=8, hard_vocab_limit=False,
+                                             minloglevel=2, normalization_rule_name="nmt_nfkc")
+    return normalizers.Precompiled(ModelProto.FromString(out.getvalue()).normalizer_spec.precompiled_charsmap)
 
 
 def old_form(tokenizer):
@@ -197,7 +189,7 @@ def byte_kind(pre, normalizer=None, post=post_byte_level(False), special=("<|end
     return lambda t: assemble(t.byte_level, normalizer, pre, post, decoders.ByteLevel(), special, added, **changes)
 
 
-def llama(normalizer=LLAMA_SPACES, pre=None, decoder=LLAMA_TEXT, post=LLAMA_POST, special=("<unk>", "<s>", "</s>"), added=(), **changes):
+def llama(normalizer=LLAMA_SPACES, pre=None, decoder=LLAMA_TEXT, post=BEGIN, special=("<unk>", "<s>", "</s>"), added=(), **changes):
     return lambda t: assemble(t.spaced, normalizer, pre, post, decoder, special, added, **changes)
 
 
@@ -213,7 +205,7 @@ def unigram(normalizer, pre=pre_tokenizers.Metaspace(), post=T5_POST, decoder=de
     return lambda t: assemble(getattr(t, trained), normalizer, pre, post, decoder, special, added, **changes)
 
 
-def bert(trained, normalizer, post=BERT_POST, decoder=decoders.WordPiece(), **changes):
+def bert(trained, normalizer, post=CLS_SEP, decoder=decoders.WordPiece(), **changes):
     return lambda t: assemble(getattr(t, trained), normalizer, pre_tokenizers.BertPreTokenizer(), post, decoder, SPECIALS, **changes)
 
 
@@ -222,7 +214,7 @@ def few_bytes(trained):
     model = copy.deepcopy(trained.spaced)
     for byte in (0x09, 0xE2, 0xF0, 0x80):
         model["vocab"][f"<0x{byte:02X}>x"] = model["vocab"].pop(f"<0x{byte:02X}>")
-    return assemble(model, LLAMA_SPACES, None, LLAMA_POST, LLAMA_TEXT, ["<unk>", "<s>", "</s>"])
+    return assemble(model, LLAMA_SPACES, None, BEGIN, LLAMA_TEXT, ["<unk>", "<s>", "</s>"])
 
 
 def characters(trained):
@@ -246,13 +238,11 @@ STRIPS = [AddedToken("<r>", rstrip=True, normalized=False), AddedToken("<l>", ls
 GEMMA_PRE = pre_tokenizers.Split(" ", "merged_with_previous")
 FULL_WIDTH = ["<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"]
 ROBERTA = ["<s>", "<pad>", "</s>", "<unk>", AddedToken("<mask>", lstrip=True, special=True, normalized=False)]
-XLM_R = ["<s>", "<pad>", "</s>", "<unk>", AddedToken("<mask>", lstrip=True, special=True, normalized=False)]
 WORDS_AND_SPACES = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
 ALBERT = normalizers.Sequence([normalizers.Replace("``", '"'), normalizers.Replace("''", '"'), normalizers.NFKD(), normalizers.StripAccents(),
                                normalizers.Lowercase(), precompiled()])
 NEW_T5 = normalizers.Sequence([precompiled(), normalizers.Strip(left=False, right=True), normalizers.Replace(Regex(" {2,}"), "▁")])
 ONE_SPACE = normalizers.Sequence([precompiled(), normalizers.Replace(Regex(" {2,}"), " ")])
-XLM_R_POST = template("<s> $A </s>", "<s> $A </s> </s> $B </s>")
 MANY_SPACES = [AddedToken(" " * n, normalized=True) for n in range(8, 1, -1)]
 
 KINDS = {
@@ -292,7 +282,7 @@ KINDS = {
     "llama2_new_added": llama(None, pre_tokenizers.Metaspace(prepend_scheme="first", split=False), added=STRIPS),
     "phi3": llama(special=["<unk>", "<s>", AddedToken("</s>", rstrip=True, normalized=False, special=True)],
                   added=[AddedToken(name, rstrip=True, normalized=False) for name in ("<|eot_id|>", "<|im_start|>")]),
-    "mistral": llama(special=["<unk>", "<s>", "</s>", "[INST]", "[/INST]"], post=lambda k: processors.Sequence([processors.ByteLevel(trim_offsets=True), LLAMA_POST(k)])),
+    "mistral": llama(special=["<unk>", "<s>", "</s>", "[INST]", "[/INST]"], post=lambda k: processors.Sequence([processors.ByteLevel(trim_offsets=True), BEGIN(k)])),
     "gemma": llama(normalizers.Replace(" ", "▁"), GEMMA_PRE, WHOLE_TEXT, template("<s>:0 $A:0", "<s>:0 $A:0 <s>:1 $B:1"), added=["\n\n", "▁▁▁", "<mask>"]),
     "gemma_merged": llama(normalizers.Replace(" ", "▁"), pre_tokenizers.Split("▁", "merged_with_next"), WHOLE_TEXT, added=MANY_SPACES),
     "yi": llama(normalizers.Replace(" ", "▁"), None, WHOLE_TEXT, None),
@@ -314,14 +304,14 @@ KINDS = {
     # Unigram.
     "t5": unigram(precompiled(), WORDS_AND_SPACES, added=["<extra_id_0>"]),
     "t5_new": unigram(NEW_T5, pre_tokenizers.Metaspace(), special=["<pad>", "</s>", "<unk>", AddedToken("<mask>", lstrip=True, special=True, normalized=False)]),
-    "albert": unigram(ALBERT, WORDS_AND_SPACES, template("[CLS]:0 $A:0 [SEP]:0", "[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1"), special=[
+    "albert": unigram(ALBERT, WORDS_AND_SPACES, CLS_SEP, special=[
         "<pad>", "<unk>", "[CLS]", "[SEP]", AddedToken("[MASK]", lstrip=True, special=True, normalized=False)]),
-    "xlm_roberta": unigram(precompiled(), WORDS_AND_SPACES, XLM_R_POST, special=XLM_R),
-    "camembert": unigram(ONE_SPACE, pre_tokenizers.Metaspace(), XLM_R_POST, special=[*XLM_R, AddedToken("<s>NOTUSED", normalized=True, special=True)], added=STRIPS),
+    "xlm_roberta": unigram(precompiled(), WORDS_AND_SPACES, ROBERTA_POST, special=ROBERTA),
+    "camembert": unigram(ONE_SPACE, pre_tokenizers.Metaspace(), ROBERTA_POST, special=[*ROBERTA, AddedToken("<s>NOTUSED", normalized=True, special=True)], added=STRIPS),
     "xlnet": unigram(normalizers.Sequence([normalizers.Replace("``", '"'), normalizers.Replace("''", '"'), precompiled(), normalizers.Replace(Regex(" {2,}"), " ")]),
                      post=template("$A:0 <sep>:0 <cls>:2", "$A:0 <sep>:0 $B:1 <sep>:1 <cls>:2"), special=["<unk>", "<sep>", "<cls>", "<pad>"]),
     "deberta": unigram(normalizers.Sequence([normalizers.Strip(), precompiled(), normalizers.Replace(Regex(" {2,}"), " ")]),
-                       pre_tokenizers.Sequence([pre_tokenizers.Punctuation("isolated"), pre_tokenizers.Metaspace()]), BERT_POST, special=SPECIALS),
+                       pre_tokenizers.Sequence([pre_tokenizers.Punctuation("isolated"), pre_tokenizers.Metaspace()]), CLS_SEP, special=SPECIALS),
     "unigram_nfkc": unigram(normalizers.NFKC(), pre_tokenizers.Metaspace(prepend_scheme="first", split=False), None),
     "unigram_bytes": unigram(precompiled(), trained="unigram_bytes", decoder=decoders.Sequence(
         [decoders.ByteFallback(), decoders.Metaspace()])),

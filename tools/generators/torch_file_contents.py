@@ -101,10 +101,6 @@ def new_dtype_names():
     return SMALL_FLOATS + BITS + "complex32 uint16 uint32 uint64".split()
 
 
-def new_dtypes():
-    return of_bytes(new_dtype_names())
-
-
 def four_bits():
     """The dtype added in PyTorch 2.8, separate because an older LibTorch does not have it."""
     return {"dtype": torch.float4_e2m1fn_x2} | of_bytes(["float4_e2m1fn_x2"])
@@ -162,7 +158,7 @@ def readable():
         "data_parallel": torch.nn.DataParallel(network()).state_dict(),
         "tied": OrderedDict({"embedding.weight": tied, "head.weight": tied}),
         "parameters": parameters(), "tensor": torch.arange(6.0).reshape(2, 3).t(), "list": [torch.ones(2), 1],
-        "plain_values": plain_values(), "types": types(), "dtypes": dtypes(), "new_dtypes": new_dtypes(),
+        "plain_values": plain_values(), "types": types(), "dtypes": dtypes(), "new_dtypes": of_bytes(new_dtype_names()),
         "four_bits": four_bits(),
         "extremes": extremes(), "sharing": sharing(), "shapes": shapes(), "lazy": lazy(), "repeated": repeated(),
     }

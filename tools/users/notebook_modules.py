@@ -40,6 +40,12 @@ def causal_buffer(context_length):
     return torch.ones(context_length, context_length).triu(diagonal=1)
 
 
+def expect_divisible(module, **sizes):
+    (width, size), (heads, count) = sizes.items()
+    if size % count:
+        raise ValueError(f"{module}: expected {width} divisible by {heads}, got {size} and {count}")
+
+
 # --- Chapter 3 ----------------------------------------------------------------------------------------------------
 
 
@@ -78,12 +84,9 @@ class MatrixSelfAttention(nn.Module):
         return attend(x @ self.W_Q, x @ self.W_K, x @ self.W_V)[0]
 
 
-class CausalAttention(nn.Module):
+class CausalAttention(SelfAttention_v2):
     def __init__(self, d_in, d_out, context_length, dropout, qkv_bias=False):
-        super().__init__()
-        self.W_query = nn.Linear(d_in, d_out, bias=qkv_bias)
-        self.W_key = nn.Linear(d_in, d_out, bias=qkv_bias)
-        self.W_value = nn.Linear(d_in, d_out, bias=qkv_bias)
+        super().__init__(d_in, d_out, qkv_bias)
         self.dropout = nn.Dropout(dropout)
         self.register_buffer("mask", causal_buffer(context_length))
 
@@ -104,18 +107,12 @@ class MultiHeadAttentionWrapper(nn.Module):
         return torch.cat([head(x) for head in self.heads], dim=-1)
 
 
-class MultiHeadAttention(nn.Module):
+class MultiHeadAttention(CausalAttention):
     def __init__(self, d_in, d_out, context_length, dropout, num_heads, qkv_bias=False):
-        super().__init__()
-        if d_out % num_heads:
-            raise ValueError(f"MultiHeadAttention: expected d_out divisible by num_heads, got {d_out} and {num_heads}")
+        super().__init__(d_in, d_out, context_length, dropout, qkv_bias)
+        expect_divisible("MultiHeadAttention", d_out=d_out, num_heads=num_heads)
         self.num_heads = num_heads
-        self.W_query = nn.Linear(d_in, d_out, bias=qkv_bias)
-        self.W_key = nn.Linear(d_in, d_out, bias=qkv_bias)
-        self.W_value = nn.Linear(d_in, d_out, bias=qkv_bias)
         self.out_proj = nn.Linear(d_out, d_out)
-        self.dropout = nn.Dropout(dropout)
-        self.register_buffer("mask", causal_buffer(context_length))
 
     def forward(self, x):
         tokens = x.shape[-2]
@@ -143,10 +140,7 @@ class ScaledDotProductAttention(nn.Module):
 class MultiHeadSelfAttention(nn.Module):
     def __init__(self, d_model=128, num_heads=4, dropout=0.0):
         super().__init__()
-        if d_model % num_heads:
-            raise ValueError(
-                f"MultiHeadSelfAttention: expected d_model divisible by num_heads, got {d_model} and {num_heads}"
-            )
+        expect_divisible("MultiHeadSelfAttention", d_model=d_model, num_heads=num_heads)
         self.num_heads = num_heads
         self.W_q = nn.Linear(d_model, d_model, bias=False)
         self.W_k = nn.Linear(d_model, d_model, bias=False)
@@ -180,10 +174,7 @@ class SharedHeadAttention(nn.Module):
 
     def __init__(self, embed_size, heads):
         super().__init__()
-        if embed_size % heads:
-            raise ValueError(
-                f"MultiHeadAttention: expected embed_size divisible by heads, got {embed_size} and {heads}"
-            )
+        expect_divisible("MultiHeadAttention", embed_size=embed_size, heads=heads)
         head_dim = embed_size // heads
         self.heads = heads
         self.values = nn.Linear(head_dim, head_dim, bias=False)
@@ -207,10 +198,7 @@ class FusedSelfAttention(nn.Module):
 
     def __init__(self, embed_dim, num_heads=8):
         super().__init__()
-        if embed_dim % num_heads:
-            raise ValueError(
-                f"SelfAttention: expected embed_dim divisible by num_heads, got {embed_dim} and {num_heads}"
-            )
+        expect_divisible("SelfAttention", embed_dim=embed_dim, num_heads=num_heads)
         self.num_heads = num_heads
         self.qkv = nn.Linear(embed_dim, 3 * embed_dim)
         self.proj = nn.Linear(embed_dim, embed_dim)
