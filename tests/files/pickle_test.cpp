@@ -29,7 +29,7 @@ FileValue unpickle(const std::string& bytes, const TorchFileLimits& limits = {})
   return build_value(graph, input, root, {});
 }
 
-std::string refusal_of(const std::string& bytes, const TorchFileLimits& limits = {}) {
+std::string refusal_of_pickle(const std::string& bytes, const TorchFileLimits& limits = {}) {
   try {
     return "accepted: "s + std::string(unpickle(bytes, limits).kind());
   } catch (const Refusal& refusal) {
@@ -43,7 +43,7 @@ FileValue value_of(const std::string& opcodes) {
 }
 
 std::string refused(const std::string& opcodes, const TorchFileLimits& limits = {}) {
-  return refusal_of(kProto + opcodes + '.', limits);
+  return refusal_of_pickle(kProto + opcodes + '.', limits);
 }
 
 std::string text(const std::string& utf8) {
@@ -204,11 +204,11 @@ TEST_CASE("a pickle leaves one value", "[pickle][errors]") {
 
 TEST_CASE("protocols 2 to 5 and the opcodes of their values are read", "[pickle][errors]") {
   for (const char protocol : {'\2', '\3', '\4', '\5'}) {
-    CHECK(refusal_of("\x80"s + protocol + "N.") == "accepted: None");
+    CHECK(refusal_of_pickle("\x80"s + protocol + "N.") == "accepted: None");
   }
-  CHECK_THAT(refusal_of("\x80\1N."), ContainsSubstring("expected protocol 2 to 5, got 1"));
-  CHECK_THAT(refusal_of("\x80\6N."), ContainsSubstring("expected protocol 2 to 5, got 6"));
-  CHECK_THAT(refusal_of("N."), ContainsSubstring("a pickle of protocol 2 to 5, got none"));
+  CHECK_THAT(refusal_of_pickle("\x80\1N."), ContainsSubstring("expected protocol 2 to 5, got 1"));
+  CHECK_THAT(refusal_of_pickle("\x80\6N."), ContainsSubstring("expected protocol 2 to 5, got 6"));
+  CHECK_THAT(refusal_of_pickle("N."), ContainsSubstring("a pickle of protocol 2 to 5, got none"));
   for (const auto& opcodes :
        {"I01\n"s, "(lp0\n"s, "0"s, "N2"s, "P1\n"s, "\x92"s, "\x97"s, "\x82\1"s, "(i"s, "\x80\2"s, "\xFF"s}) {
     INFO(opcodes);
@@ -220,10 +220,10 @@ TEST_CASE("protocols 2 to 5 and the opcodes of their values are read", "[pickle]
 
 TEST_CASE("a pickle that ends too early says where", "[pickle][errors]") {
   const auto whole = kProto + "](X\x02\0\0\0hiK\1G\0\0\0\0\0\0\0\0\x8A\2\0\1e."s;
-  CHECK(refusal_of(whole) == "accepted: list");
+  CHECK(refusal_of_pickle(whole) == "accepted: list");
   for (size_t size = 0; size < whole.size(); ++size) {
     INFO(size);
-    REQUIRE_THAT(refusal_of(whole.substr(0, size)), ContainsSubstring("its pickle is truncated"));
+    REQUIRE_THAT(refusal_of_pickle(whole.substr(0, size)), ContainsSubstring("its pickle is truncated"));
   }
   CHECK_THAT(refused("X\xFF\xFF\xFF\xFF"),
              ContainsSubstring("4294967295 bytes are needed at byte 7, 1 are left"));

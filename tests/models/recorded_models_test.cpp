@@ -340,8 +340,7 @@ TEST_CASE("ViT refuses sizes without meaning or memory by name", "[vit][extremes
 }
 
 TEST_CASE("Sampling refuses numbers without meaning by name", "[generate][extremes]") {
-  constexpr auto kNaN = std::numeric_limits<double>::quiet_NaN(),
-                 kInf = std::numeric_limits<double>::infinity();
+  constexpr auto kInf = std::numeric_limits<double>::infinity();
   const auto sample = [](SamplingOptions options) {
     generate(*make(), {1}, {.max_new_tokens = 1, .sampling = options});
   };

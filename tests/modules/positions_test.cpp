@@ -243,8 +243,7 @@ TEST_CASE("A sequence of rotary positions goes on without end", "[positions]") {
 
 TEST_CASE("Positions refuse by name what has no angle or no memory", "[positions]") {
   constexpr auto kMost = std::numeric_limits<int64_t>::max();
-  constexpr auto kNaN = std::numeric_limits<double>::quiet_NaN(),
-                 kInf = std::numeric_limits<double>::infinity();
+  constexpr auto kInf = std::numeric_limits<double>::infinity();
   const auto x = at::zeros({1, 2, 6});
   SinusoidalPositions fixed(6);
   LearnedPositions learned(5, 6);
@@ -268,7 +267,7 @@ TEST_CASE("Positions refuse by name what has no angle or no memory", "[positions
   }
   const auto large = test::error_of<c10::OutOfMemoryError>([] { sinusoidal_positions(int64_t{1} << 50, 4); });
   CHECK(large.starts_with("sinusoidal_positions: cannot reserve angles of 1125899906842624 positions: "));
-  for (const double base : {0.0, -1.0, kNaN, kInf}) {
+  for (const double base : {0.0, -1.0, test::kNaN, kInf}) {
     CHECK(value_error([&] {
             return RotaryPositions(RotaryPositionsOptions(6).base(base));
           }).starts_with("RotaryPositions: expected base > 0, got "));
