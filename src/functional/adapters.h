@@ -1,7 +1,7 @@
 #pragma once
 
-// Low-rank additions to weights. Adapters are keyed by the weight's TensorImpl, so that a projection finds them
-// wherever the weight is used, also inside modules whose forward function cannot be replaced.
+// Low-rank additions to weights. Adapters are keyed by the weight's TensorImpl, so that a projection finds
+// them wherever the weight is used, also inside modules whose forward function cannot be replaced.
 
 #include <atomic>
 #include <cstdint>

@@ -199,8 +199,8 @@ ScoreMod score_mod(F function, std::string name = "score_mod") {
   return {};  // where there is an error above
 }
 
-/// A custom mask function: a generic lambda from a place to a condition, true where the query may attend to the
-/// key.
+/// A custom mask function: a generic lambda from a place to a condition, true where the query may attend to
+/// the key.
 ///
 ///   auto mask = mask_mod([](auto pair) { return (pair.query >= pair.key) | (pair.key < 16); });
 ///   auto y = attention(q, k, v, {}, {.block_mask = mask}).output;

@@ -185,8 +185,8 @@ void gradients_without_pairs(const Call& call, const BackwardTensors<T>& to) {
   }
 }
 
-/// Backward pass from stored weights, for a caller that also sent a gradient for the weights, which is that of
-/// the weights before dropout. It is for calls without a cap, a custom score function or classes of tiles.
+/// Backward pass from stored weights, for a caller that also sent a gradient for the weights, which is that
+/// of the weights before dropout. It is for calls without a cap, a custom score function or classes of tiles.
 void backward_from_weights(const Call& call, const BackwardTensors<float>& tensors);
 
 template <class T>

@@ -11,8 +11,8 @@ namespace attentive::kernels::cpu {
 namespace {
 
 constexpr int64_t kPanelOutputs = 64;  // outputs; a register block is as wide
-// A thread multiplies at most kMostLinearRows rows with a panel, whose float32 sums then stay in its caches, and at
-// least kLeastRows, for which transposing the panel takes little of the time.
+// A thread multiplies at most kMostLinearRows rows with a panel, whose float32 sums then stay in its caches,
+// and at least kLeastRows, for which transposing the panel takes little of the time.
 constexpr int64_t kMostLinearRows = 512, kLeastRows = 96;
 constexpr int64_t kPanelsOfThread = 4;  // so many that the last ones leave no thread idle for long
 

@@ -16,7 +16,8 @@ constexpr int64_t kBlockInner = 128;
 constexpr bool kManyRegisters = ATTENTIVE_SIMD_IS_AVX512;  ///< 32 vector registers, else 16
 
 /// One step of the inner dimension in float32. The sums of a block, one row of the rhs and one number of the
-/// lhs fill the registers. A product begins at a multiple of kGroup numbers and ends at one of kNumbersOfGroup.
+/// lhs fill the registers. A product begins at a multiple of kGroup numbers and ends at one of
+/// kNumbersOfGroup.
 struct StepF32 {
   using Operand = float;
   static constexpr bool kTransposed = false;
