@@ -65,11 +65,11 @@ struct DecoderTraits {
   /// Norms multiply by 1 + weight, embeddings are scaled, and query_pre_attn_scalar replaces head_dim in the
   /// scale of scores. A window must be a number, even if no layer has one.
   bool gemma = false;
-  std::optional<double> softcap;        // attn_logit_softcapping; none: the field is not read
-  std::optional<double> logit_softcap;  // final_logit_softcapping, which only `gemma` reads
+  std::optional<double> softcap = {};        // attn_logit_softcapping; none: the field is not read
+  std::optional<double> logit_softcap = {};  // final_logit_softcapping, which only `gemma` reads
   WindowRule windows = WindowRule::None;
-  double theta = 1e4;                 // rope_theta
-  std::optional<double> local_theta;  // rope_local_base_freq; none: one rotation for all layers
+  double theta = 1e4;                      // rope_theta
+  std::optional<double> local_theta = {};  // rope_local_base_freq; none: one rotation for all layers
 };
 
 /// The traits of a family that `Bert` reads.
@@ -77,7 +77,7 @@ struct EncoderTraits {
   std::string_view activation = "gelu";  // hidden_act
   double dropout = 0.1;                  // hidden_dropout_prob, attention_probs_dropout_prob
   std::string_view head_dropout_field = "classifier_dropout";
-  std::optional<double> head_dropout;  // its default; none: hidden_dropout_prob
+  std::optional<double> head_dropout = {};  // its default; none: hidden_dropout_prob
   bool padding_positions = false;  // positions count from pad_token_id, and texts are classified by a token
   bool shared_layers = false;      // one block for all layers, factored embeddings
 };
