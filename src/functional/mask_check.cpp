@@ -160,9 +160,6 @@ std::string reversed_mask(const Mask& mask, const AttentionOptions& options, con
 
 namespace {
 
-using kernels::Problem;
-using kernels::reference::Rectangle;
-
 // The leading sizes of a q that fits all terms, if there is one; otherwise the problem builder reports the
 // term that does not fit.
 at::DimVector leading_sizes(const Mask& mask) {

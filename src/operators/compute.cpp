@@ -330,8 +330,6 @@ Gradients gradients_with_graph(Kind kind, const BackwardArguments& arguments) {
 
 namespace {
 
-using at::Tensor;
-
 Tensor shape_of_key(const CallArguments& call, const at::TensorOptions& options) {
   if (call.options.dropout_p <= 0.0) return nothing(options.dtype(at::kLong));
   const bool aten = call.options.dropout_stream == DropoutStream::Aten;

@@ -261,10 +261,6 @@ TEST_CASE("trap 14: calls for which PyTorch is faster are left to it", "[acceler
 
 // The switch, the guard and the report.
 
-using namespace attentive;
-using namespace attentive::test;
-using accelerate::EverySizeGuard;
-
 TEST_CASE("guards nest and give back what was set", "[accelerate]") {
   using accelerate::sdpa_switch;
   using accelerate::Switch;

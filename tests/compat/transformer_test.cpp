@@ -368,14 +368,9 @@ TEST_CASE("Transformer names every mistake", "[compat][transformer]") {
         caller + "expected a src_mask with src_is_causal, which is a hint about it, got none");
 }
 
-using namespace attentive;
 using attentive::test::bools;
-using attentive::test::small;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::MessageMatches;
-using compat::TransformerDecoderLayer;
-using compat::TransformerEncoderLayer;
-using compat::TransformerLayerOptions;
 
 TEST_CASE("compat::LayerNorm is a torch::nn citizen", "[compat][layer_norm]") {
   test::ModuleSuite<compat::LayerNorm> suite;

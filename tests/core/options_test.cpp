@@ -72,8 +72,6 @@ TEST_CASE("options that nobody set ask for nothing but attention", "[options]") 
   CHECK(options.backend == Backend::Auto);
 }
 
-using namespace attentive;
-
 namespace {
 
 struct ExampleOptions {
@@ -124,8 +122,6 @@ TEST_CASE("only structs whose options are listed list them", "[option_list]") {
   STATIC_REQUIRE_FALSE(ListsOptions<Unlisted>);
   STATIC_REQUIRE_FALSE(ListsOptions<int64_t>);
 }
-
-using namespace attentive;
 
 TEST_CASE("guards nest, fall back and give way to a forced backend", "[guard]") {
   const auto x = at::randn({1, 2, 4, 8});

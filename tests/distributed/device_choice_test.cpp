@@ -89,8 +89,6 @@ TEST_CASE("processes work on the CPU, or each on a device of its own", "[distrib
 
 using attentive::c10d_internals::Collectives;
 using attentive::c10d_internals::wait_for_device;
-using Catch::Matchers::ContainsSubstring;
-using Catch::Matchers::MessageMatches;
 
 namespace {
 
@@ -147,7 +145,6 @@ TEST_CASE("the error of a call on a device is thrown", "[distributed][faults]") 
 // Tests that need two processes with a GPU each; skipped elsewhere. tools/gpu_check runs them.
 
 using namespace attentive::test;
-using Catch::Matchers::ContainsSubstring;
 
 namespace {
 

@@ -187,10 +187,7 @@ TEST_CASE("Group::join: a port that is taken, two processes of one rank, other s
              ContainsSubstring("rank 0 says WORLD_SIZE=2, but rank 1 says WORLD_SIZE=3"));
 }
 
-using attentive::test::Ended;
-using attentive::test::Processes;
 using attentive::test::start_workers;
-using Catch::Matchers::ContainsSubstring;
 
 namespace {
 

@@ -68,7 +68,6 @@ TEST_CASE("copies of a value share tensors and nothing else", "[torch_value]") {
   CHECK(value.at("steps").as<List>().items[1].as<int64_t>() == 2);
 }
 
-using namespace attentive;
 using namespace attentive::test;
 
 namespace {

@@ -353,13 +353,6 @@ TEST_CASE("a torch.save file cut anywhere is refused", "[state_dict][errors]") {
 
 // Which tensors may be loaded into a module, and that nothing changes if one of them may not.
 
-using namespace attentive;
-using attentive::test::check_equal;
-using attentive::test::make;
-using attentive::test::snapshot;
-using attentive::test::value_error;
-using Catch::Matchers::ContainsSubstring;
-
 namespace {
 
 // Values that no new module has.

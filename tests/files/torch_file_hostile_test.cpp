@@ -172,7 +172,6 @@ TEST_CASE("the memory of refusals is measured", "[torch_file][hostile]") {
 // Cuts a file at every position, and changes every single byte of it: into twelve other values, and into all
 // of them in the hidden tests "[.every_value]".
 
-using namespace attentive;
 using attentive::test::parse_bytes;
 using attentive::test::write_new_file;
 using nlohmann::json;
@@ -301,7 +300,6 @@ TEST_CASE("a changed byte does no more harm in a mapped file", "[torch_file][dam
   }
 }
 
-using namespace attentive;
 using attentive::test::Format;
 using attentive::test::Pickle;
 using attentive::test::times;
@@ -468,10 +466,6 @@ TEST_CASE("a file that may not be read says so", "[torch_file][open]") {
 }
 
 // A pipe, socket, device or folder in place of a file is refused immediately.
-
-using namespace attentive;
-using namespace attentive::test;
-using Catch::Matchers::ContainsSubstring;
 
 TEST_CASE("readers refuse what is no regular file", "[special_files]") {
   using Path = std::filesystem::path;

@@ -182,9 +182,6 @@ TEST_CASE("a dict of two hundred thousand keys is read", "[torch_file][odd]") {
 // Compares every file that tools/generators/make_torch_files.py had Python write with Python's own
 // description of it.
 
-using namespace attentive;
-using nlohmann::json;
-
 namespace {
 
 const std::string kFolder = ATTENTIVE_TORCH_FILES;

@@ -322,9 +322,6 @@ TEST_CASE("under autocast what the backend read is recorded", "[recorder]") {
   CHECK(difference(call.weights().squeeze(1).matmul(x), output, tolerance_of(at::kBFloat16)) == "");
 }
 
-using namespace attentive;
-using namespace attentive::test;
-
 namespace {
 
 RecordedAttention record(const OptionCall& call) {

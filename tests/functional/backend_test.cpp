@@ -242,7 +242,6 @@ TEST_CASE("every backend and dtype computes under InferenceMode, and trains afte
 
 // Parts of a call: the score and mask functions of the whole call see the places of the whole sequence.
 
-using namespace attentive;
 using namespace attentive::test;
 
 namespace {
@@ -392,9 +391,6 @@ TEST_CASE("the text of a call in parts tells functions and captured numbers apar
   other.extras.score = {};
   CHECK(other.attention_in_parts().text().find("score: none\n") != std::string::npos);
 }
-
-using namespace attentive;
-using Catch::Matchers::ContainsSubstring;
 
 namespace {
 

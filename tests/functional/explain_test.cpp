@@ -119,7 +119,6 @@ TEST_CASE("explain counts the queries that a mask function leaves no key", "[exp
 // verdicts of the backends and compares it; ATTENTIVE_UPDATE_DOCS=1 writes it. The table is equal on every
 // processor.
 
-using namespace attentive;
 using namespace attentive::test;
 
 namespace {
@@ -241,10 +240,8 @@ TEST_CASE("a dtype that the native kernel lacks is refused by name", "[options][
   CHECK(refusal(at::kDouble) == "it accepts only float32, bfloat16 and float16");
 }
 
-using namespace attentive;
 using attentive::test::kInfinity;
 using attentive::test::value_error;
-using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::StartsWith;
 
 namespace {

@@ -268,9 +268,6 @@ TEST_CASE("values up to the largest number over the number of keys", "[extremes]
 // Tests of hidden numbers: finite ones so large that a product with them overflows, as uninitialised memory
 // may hold, and values of NaN or Inf in a call with a query without keys.
 
-using namespace attentive;
-using namespace attentive::test;
-
 namespace {
 
 double largest_finite(at::ScalarType type) {

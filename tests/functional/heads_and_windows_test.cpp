@@ -38,8 +38,6 @@ TEST_CASE("split_heads and merge_heads", "[heads]") {
         "merge_heads: expected x of shape (B, H, T, d), got (2, 5, 12)");
 }
 
-using namespace attentive;
-
 TEST_CASE("alibi_slopes are those of the paper", "[alibi]") {
   CHECK(bit_equal(alibi_slopes(8).unsqueeze(0), test::table({{0.5f, 0.25f, 0.125f, 0.0625f, 0.03125f,
                                                               0.015625f, 0.0078125f, 0.00390625f}})));
@@ -52,7 +50,6 @@ TEST_CASE("alibi_slopes are those of the paper", "[alibi]") {
 
 // Compares the bounds of causality and windows with their definition, pair by pair.
 
-using namespace attentive;
 using kernels::Band;
 
 namespace {
@@ -103,7 +100,6 @@ TEST_CASE("a band sees the pairs that causality and window allow", "[band][short
   CHECK(unbounded > 0);
 }
 
-using namespace attentive;
 using attentive::test::value_error;
 
 TEST_CASE("window_partition cuts row by row, and window_merge undoes it", "[shifted_windows]") {

@@ -253,7 +253,6 @@ TEST_CASE("extreme options are exact or refused", "[limits][errors]") {
   }
 }
 
-using namespace attentive;
 using attentive::test::error_of;
 using attentive::test::type_error;
 using attentive::test::value_error;

@@ -244,9 +244,6 @@ TEST_CASE("linear: a training step of a module of a half type has the gradients 
 
 // Tests of what adapters add to projections, against the dense formula.
 
-using namespace attentive;
-using namespace attentive::test;
-
 namespace {
 
 // An adapter that leaves the table when it goes out of scope.

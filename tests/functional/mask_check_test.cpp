@@ -226,9 +226,7 @@ TEST_CASE("explain reads no mask on the meta device", "[explain][mask_check]") {
 // gradient is then that of the values that the forward pass read, or autograd raises an error; it is never a
 // different one.
 
-using namespace attentive;
 using namespace attentive::test;
-using Catch::Matchers::ContainsSubstring;
 
 namespace {
 

@@ -117,8 +117,6 @@ TEST_CASE("packed and linear attention under InferenceMode give the bits of a ca
 // Forward-mode differentiation: a backend propagates the tangents of all tensors of a call or refuses the
 // call.
 
-using namespace attentive;
-using namespace attentive::test;
 using Catch::Matchers::ContainsSubstring;
 
 namespace {

@@ -172,9 +172,6 @@ TEST_CASE("every option gives the shapes of its results on meta tensors, forward
 // low-precision arithmetic, equivalent calls agree, sizes beyond 16 bits work, and bad input is refused. The
 // backend is forced, and explain() must name it as the one that runs.
 
-using namespace attentive;
-using namespace attentive::test;
-
 namespace {
 
 struct Tensors {

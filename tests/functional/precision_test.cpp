@@ -240,8 +240,6 @@ TEST_CASE("gradients of huge random scores are as exact as dO · O", "[precision
   }
 }
 
-using namespace attentive;
-
 namespace {
 
 constexpr double kP = 0.3;

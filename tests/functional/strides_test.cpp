@@ -233,9 +233,6 @@ TEST_CASE("windows over a series are queries like any others", "[strides]") {
 
 // Tests `y += x` on a result that autograd tracks.
 
-using namespace attentive;
-using namespace attentive::test;
-
 TEST_CASE("a result takes a change in place and the gradient is right", "[in_place]") {
   const auto backend = GENERATE(from_range(kAllBackends));
   const auto type = GENERATE(at::kFloat, at::kDouble, at::kBFloat16, at::kHalf);
@@ -331,9 +328,6 @@ TEST_CASE("a packed result takes a change in place", "[in_place]") {
 
 // A view may have a pending change of sign, such as the imaginary part of a conjugate. Code that reads memory
 // must apply it.
-
-using namespace attentive;
-using namespace attentive::test;
 
 namespace {
 

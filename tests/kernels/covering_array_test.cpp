@@ -83,7 +83,6 @@ TEST_CASE("covering array: three factors meet on a processor's own instructions,
 // instruction set that this CPU has, against ATen's.
 
 using namespace attentive;
-using namespace attentive::test;
 namespace cpu = attentive::kernels::cpu;
 
 namespace {

@@ -247,9 +247,6 @@ TEST_CASE("few rows: NaN stays in its row", "[few_linear][nan]") {
 
 // Projections of many rows, multiplied without a library call.
 
-using namespace attentive::test;
-using namespace attentive::kernels::cpu;
-
 namespace {
 
 constexpr const char* kNotHere = "on this CPU, or within ATEN_CPU_CAPABILITY, LibTorch multiplies many rows";

@@ -180,10 +180,6 @@ Company random_company(std::mt19937& random, Shapes shapes, at::ScalarType type)
   return company;
 }
 
-}  // namespace
-
-namespace {
-
 // Options that are tested here, on their own: all but those that change the shapes or ask for weights. Cases
 // whose tensors are for four heads are separate.
 std::vector<const OptionCase*> options_alone(bool four_heads) {

@@ -284,9 +284,6 @@ TEST_CASE("Bert's classifier needs its parts", "[bert][errors]") {
   }
 }
 
-using namespace attentive;
-using attentive::test::value_error;
-
 namespace {
 
 ViTOptions small_vit() {

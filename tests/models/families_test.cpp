@@ -361,9 +361,7 @@ TEST_CASE("layers without weights take no memory", "[pretrained][memory]") {
   CHECK(peak < 50 << 20);
 }
 
-using namespace attentive;
 using attentive::test::value_error;
-using Catch::Matchers::ContainsSubstring;
 
 namespace {
 

@@ -119,9 +119,7 @@ TEST_CASE("folders that are no models are refused by name", "[model_folder][erro
   CHECK(refusal() == "read_model_folder: " + config.string() + ": not a regular file");
 }
 
-using namespace attentive;
 using namespace attentive::test;
-using Catch::Matchers::ContainsSubstring;
 
 namespace {
 

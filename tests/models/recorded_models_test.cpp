@@ -249,7 +249,6 @@ TEST_CASE("a ViT records the attention of its patches and its class token", "[re
 
 // Models and generation with invalid arguments: the error begins with a public name.
 
-using namespace attentive;
 using namespace attentive::test;
 
 namespace {

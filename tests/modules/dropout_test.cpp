@@ -132,9 +132,6 @@ TEST_CASE("Inverted dropout keeps the mean", "[dropout]") {
 // Tests that training works: a task that no model without attention can solve is learned in a few hundred
 // steps.
 
-using namespace attentive;
-using namespace attentive::test;
-
 namespace {
 
 constexpr int64_t kLearnedTokens = 8, kWords = 8, kWidth = 32, kBatch = 64;

@@ -178,9 +178,6 @@ TEST_CASE("Modules refuse tensors that they cannot read by name", "[extremes]") 
 
 // Invariants between the classes and within each, for any weights.
 
-using namespace attentive;
-using namespace attentive::test;
-
 namespace {
 
 struct Case {

@@ -235,8 +235,6 @@ TEST_CASE("an empty holder says by name that it is empty", "[module][errors]") {
 
 // Tests of the printed form of modules: their name and every option.
 
-using namespace attentive;
-
 namespace {
 
 // Returns the line of the module itself, without its children.

@@ -291,10 +291,6 @@ TEST_CASE("Positions refuse by name what has no angle or no memory", "[positions
         }).starts_with("RotaryPositions: expected a finite base * factor^"));
 }
 
-using namespace attentive;
-using attentive::test::type_error;
-using attentive::test::value_error;
-
 TEST_CASE("LayerNorm gives the anchor row and its formula", "[layer_norm]") {
   LayerNorm norm(3);
   CHECK_WITHIN(norm->forward(test::table({{.43f, .15f, .89f}})), test::table({{-0.1967f, -1.1144f, 1.3111f}}),

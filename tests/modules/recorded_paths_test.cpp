@@ -325,9 +325,6 @@ TEST_CASE("a clone, and a replica on a thread of its own, are not the root's", "
 
 // A layer of transformers' Swin, built from the modules of this package.
 
-using namespace attentive;
-using namespace attentive::test;
-
 namespace {
 
 int64_t rounded_up(int64_t value, int64_t multiple) {

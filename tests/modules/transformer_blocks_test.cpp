@@ -246,9 +246,6 @@ TEST_CASE("A checkpointed block keeps its inputs alone", "[transformer_blocks][a
   CHECK(kept(true) * 3 < kept(false));
 }
 
-using namespace attentive;
-using attentive::test::value_error;
-
 TEST_CASE("TransformerAttention draws and computes as MultiHeadAttention", "[transformer_attention]") {
   at::manual_seed(123);
   MultiHeadAttention notebook(6, 6, 5, 0.0, 2, /*qkv_bias=*/true);

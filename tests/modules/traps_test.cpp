@@ -320,9 +320,6 @@ TEST_CASE("The blog's float32 scale spoils float64", "[traps]") {
 
 // Pitfalls of LibTorch for a port of the notebooks: each test shows the naive result next to this package's.
 
-using namespace attentive;
-using namespace attentive::test;
-
 namespace {
 
 // The notebook's causal module in a naive translation, with its mask as a bool buffer.

@@ -203,9 +203,6 @@ TEST_CASE("MultiHeadSelfAttention names what is wrong", "[multi_head_self_attent
   CHECK(make(8, 2, -1.0) == "MultiHeadSelfAttention: expected dropout in [0, 1], got -1");
 }
 
-using namespace attentive;
-using namespace attentive::test;
-
 namespace {
 
 GoldenModule blog_module() {
@@ -284,9 +281,6 @@ TEST_CASE("SharedHeadAttention names what is wrong", "[shared_head_attention][er
   CHECK(value_error([] { SharedHeadAttention bad(0, 1); }) ==
         "SharedHeadAttention: expected embed_size > 0, got 0");
 }
-
-using namespace attentive;
-using namespace attentive::test;
 
 namespace {
 

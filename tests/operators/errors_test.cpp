@@ -75,9 +75,6 @@ TEST_CASE("the operators refuse what the functions refuse", "[operators][errors]
 // Results for tensors without memory have the shapes, dtypes and strides of the results for tensors with
 // memory.
 
-using namespace attentive;
-using namespace attentive::test;
-
 namespace {
 
 at::IValue without_memory(const at::IValue& value) {
@@ -181,9 +178,6 @@ TEST_CASE("the packed operators know the shapes of their results", "[operators][
 }
 
 // The operator `attention_varlen` computes what the function of the same name computes.
-
-using namespace attentive;
-using namespace attentive::test;
 
 namespace {
 

@@ -202,9 +202,6 @@ TEST_CASE("explain answers by an operator", "[operators][explain]") {
 // Gradients of the operator `attention`: those of every differentiable argument and result, second
 // derivatives, changes before the backward pass.
 
-using namespace attentive;
-using namespace attentive::test;
-
 namespace {
 
 // A call in which everything that can have a gradient has one.
@@ -339,9 +336,6 @@ TEST_CASE("gradients have the layout of their tensors", "[operators][gradients]"
 
 // Programs that were written elsewhere come to the operators: TorchScript, and the switch of PyTorch's own
 // attention.
-
-using namespace attentive;
-using namespace attentive::test;
 
 namespace {
 

@@ -151,7 +151,6 @@ TEST_CASE("A streaming decoder refuses calls out of order and unknown ids, uncha
         "StreamingDecoder: expected one call of finish, got another one");
 }
 
-using namespace attentive;
 using attentive::test::value_error;
 
 TEST_CASE("CharTokenizer numbers the characters as Python's sorted(set(text)) does", "[char_tokenizer]") {
@@ -196,9 +195,6 @@ TEST_CASE("CharTokenizer refuses what it cannot spell, by name", "[char_tokenize
   CHECK(value_error([] { return CharTokenizer({"ab"}); }) ==
         "CharTokenizer: expected single characters, got the bytes \"6162\"");
 }
-
-using namespace attentive;
-using attentive::test::value_error;
 
 TEST_CASE("BpeTokenizer learns the most frequent pairs, the smaller one first", "[bpe_tokenizer]") {
   // Pieces: "ab" once, " ab" three times, " abc" twice. Counts: (a,b) 6, (' ',a) 5, (b,c) 2.

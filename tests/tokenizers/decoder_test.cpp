@@ -183,8 +183,6 @@ TEST_CASE("Decoders that are none are refused", "[decoder]") {
   CHECK(decoder_refused({{"type", "CTC"}}) == "decoder: the decoder CTC is not supported");
 }
 
-using namespace attentive;
-using namespace attentive::test;
 using Ids = std::vector<int64_t>;
 using Parts = std::vector<std::string>;
 

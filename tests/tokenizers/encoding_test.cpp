@@ -352,9 +352,6 @@ TEST_CASE("A span that is not in the text is refused with its place", "[text_spa
   CHECK(refused("a\xFF", {0, 1}) == "byte_spans: expected text in UTF-8, got a bad byte at offset 1");
 }
 
-using namespace attentive;
-using namespace attentive::test;
-
 namespace {
 
 std::vector<std::string> recorded_texts() {

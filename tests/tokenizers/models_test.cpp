@@ -295,8 +295,6 @@ TEST_CASE("A word that the model refuses leaves the cache as it was", "[word_cac
   }
 }
 
-using namespace attentive;
-using namespace attentive::test;
 using Ids = std::vector<int64_t>;
 
 namespace {

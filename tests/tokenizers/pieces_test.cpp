@@ -157,7 +157,6 @@ TEST_CASE("A letter of which two come shares its place with them", "[pieces]") {
 }
 
 using namespace attentive;
-using namespace attentive::tokenizers;
 using attentive::test::refusal_of;
 
 namespace {
@@ -262,9 +261,7 @@ TEST_CASE("A pattern that tries every way to match ends in an error", "[regex]")
   }
 }
 
-using namespace attentive;
 using namespace attentive::test;
-using namespace attentive::tokenizers;
 
 namespace {
 

@@ -377,9 +377,6 @@ TEST_CASE("Settings that a document cannot hold are refused", "[published_folder
 // is a long check that downloads 100 MB:
 // ATTENTIVE_PYTHON=$(tools/checks/python_env) build/release/tests/tokenizers_test "[.published]"
 
-using namespace attentive;
-using namespace attentive::test;
-
 namespace {
 
 double largest_difference(const at::Tensor& a, const at::Tensor& b) {
@@ -457,8 +454,6 @@ TEST_CASE("Published models give Python's predictions without a conversion", "[.
        << "; rxnmapper's tokenizer: " << said);
 }
 
-using namespace attentive;
-using namespace attentive::tokenizers;
 using attentive::test::refusal_of;
 using Json = nlohmann::json;
 

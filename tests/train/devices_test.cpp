@@ -168,7 +168,6 @@ TEST_CASE("on each device, a trainer scales the losses of float16", "[loss_scali
 // Every rank of a group has separate dropout, which a checkpoint stores. The default generators belong to the
 // whole process, so these tests simulate one rank at a time.
 
-using namespace attentive;
 using attentive::test::small;
 using attentive::test::squares;
 

@@ -79,7 +79,6 @@ TEST_CASE("evaluate in a group returns the bits of one process", "[evaluate][tra
   }
 }
 
-using namespace attentive;
 using attentive::test::value_error;
 
 TEST_CASE("BlockSampler draws the rows of torch.randint with the same seed", "[block_sampler]") {

@@ -193,9 +193,7 @@ TEST_CASE("read_text and tokenize take any bytes and refuse none, by name", "[la
 
 // Fine-tunes a model that Python saved, stops, resumes without its folder, and writes it in Python's layout.
 
-using namespace attentive;
 using attentive::test::kText;
-using attentive::test::value_error;
 
 namespace {
 

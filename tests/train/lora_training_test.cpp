@@ -126,7 +126,6 @@ TEST_CASE("Lora: a language model comes back with its adapters, and is saved wit
 
 // A trainer whose loss is computed in chunks over a tied table. Groups of processes are simulated by threads.
 
-using namespace attentive;
 using attentive::test::equally_trained;
 using attentive::test::run_threads;
 

@@ -146,11 +146,9 @@ TEST_CASE("LossScaler refuses options, losses and gradients without meaning, by 
 
 // A trainer whose losses are scaled. Groups of processes are simulated by threads.
 
-using namespace attentive;
 using attentive::test::equal;
 using attentive::test::equally_trained;
 using attentive::test::run_threads;
-using attentive::test::value_error;
 
 namespace {
 
@@ -440,8 +438,6 @@ TEST_CASE("A float16 run from before losses were scaled goes on without", "[loss
   CHECK(value_error([&] { ScaledRun(in_float16()).trainer.restore(saved); }) ==
         "Trainer: expected loss_scaling_mode = \"off\" as in the checkpoint, got \"dynamic\"");
 }
-
-using namespace attentive;
 
 TEST_CASE("Autocast computes products in the lower precision and puts everything back", "[autocast]") {
   const auto a = at::randn({4, 4});

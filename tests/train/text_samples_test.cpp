@@ -182,7 +182,6 @@ TEST_CASE("The file of texts forgets the steps that a resumed run repeats", "[te
   CHECK(value_error([&] { lost.add(1, "x"); }).starts_with("TextSamples: " + (folder / "none").string()));
 }
 
-using namespace attentive;
 using Pieces = std::vector<std::string>;
 
 namespace {

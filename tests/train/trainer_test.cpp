@@ -250,12 +250,6 @@ TEST_CASE("TrainerOptions survive JSON", "[trainer]") {
 
 // A trainer restores a checkpoint completely or not at all.
 
-using namespace attentive;
-using attentive::test::equal;
-using attentive::test::Run;
-using attentive::test::small;
-using attentive::test::value_error;
-
 TEST_CASE("Trainer refuses a checkpoint of another run, by name", "[trainer]") {
   Run run;
   run.trainer.step();
@@ -401,7 +395,6 @@ TEST_CASE("A finished run that is resumed writes nothing", "[trainer]") {
   CHECK(load_checkpoint(folder.path()).step == 31);
 }
 
-using namespace attentive;
 using Catch::Matchers::WithinAbs;
 
 TEST_CASE("CosineSchedule warms up and falls along half a cosine", "[schedule]") {

@@ -222,11 +222,8 @@ TEST_CASE("A process that ends is missing to the others", "[training_group]") {
 
 // A whole run in a group: one set of files, one end. The processes are simulated by threads.
 
-using namespace attentive;
 using attentive::test::equal_tensors;
 using attentive::test::equally_trained;
-using attentive::test::models_of_ranks;
-using attentive::test::run_threads;
 
 namespace {
 

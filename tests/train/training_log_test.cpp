@@ -186,8 +186,6 @@ TEST_CASE("TrainingLog writes for process 0 alone and names a path that it canno
         }).starts_with("TrainingLog: " + (folder / "none" / "log.csv").string() + ": cannot create"));
 }
 
-using namespace attentive;
-
 namespace {
 
 size_t count(const std::string& text, const std::string& what) {
@@ -232,8 +230,6 @@ TEST_CASE("loss_curve_svg of nothing, of one row and of equal rows is a picture"
     CHECK(count(svg, "nan") + count(svg, "inf") == 0);
   }
 }
-
-using namespace attentive;
 
 namespace {
 

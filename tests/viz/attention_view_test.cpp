@@ -177,9 +177,6 @@ TEST_CASE("the views of a model are named by its modules, of several calls by th
   CHECK(attention_views(all).at(1).path == all.calls().at(1).path + ", sequence 1");
 }
 
-using namespace attentive;
-using namespace attentive::test;
-
 namespace {
 
 // Parses a picture with Python's XML parser (expat) and returns the texts of its labels, one per line. Throws

@@ -147,9 +147,6 @@ TEST_CASE("statistics refuse a place and a view that are none", "[viz]") {
         }).starts_with("head_statistics: expected weights"));
 }
 
-using namespace attentive;
-using namespace attentive::test;
-
 namespace {
 
 // Computes the rollout by plain loops, from the last layer down.

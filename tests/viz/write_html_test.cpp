@@ -322,8 +322,6 @@ TEST_CASE("the page needs nothing beside it", "[viz]") {
   }
 }
 
-using namespace attentive;
-
 TEST_CASE("a title is the model's name and the text's first words", "[viz]") {
   CHECK(page_title("gpt2", "To be or not to be") == "gpt2: To be or not to be");
   CHECK(page_title("gpt2", "") == "gpt2");
@@ -344,9 +342,6 @@ TEST_CASE("a title is the model's name and the text's first words", "[viz]") {
 }
 
 // The maximum size of a page, and the inputs that are refused.
-
-using namespace attentive;
-using namespace attentive::test;
 
 namespace {
 
