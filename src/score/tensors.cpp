@@ -1,8 +1,12 @@
 #include <algorithm>
+#include <memory>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/bitwise_and.h>
 #include <ATen/ops/bitwise_not.h>
 #include <ATen/ops/bitwise_or.h>
@@ -107,7 +111,92 @@ const at::Tensor& current(const CapturedTensor& captured, const TensorEvaluation
   return captured.tensor;
 }
 
+// Where some numbers are all marked, of bools that broadcast with them to pairs.
+at::Tensor narrowed(at::Tensor marks, at::IntArrayRef sizes) {
+  while (marks.dim() > static_cast<int64_t>(sizes.size())) marks = marks.all(0);
+  for (int64_t d = 1; d <= marks.dim(); ++d) {
+    if (sizes[sizes.size() - static_cast<size_t>(d)] == 1 && marks.size(-d) != 1) marks = marks.all(-d, true);
+  }
+  return marks;
+}
+
 }  // namespace
+
+// An operation with a gradient, as a node of the graph of an evaluation.
+struct TensorOrigin {
+  struct Operand {
+    std::shared_ptr<TensorOrigin> origin;
+    at::Tensor hidden;  // pairs in which the operation does not take it; undefined: none
+  };
+  std::vector<Operand> operands;
+  at::DimVector sizes;
+  // Pairs on whose number the result does not depend, once the evaluation has ended; undefined: none.
+  std::shared_ptr<at::Tensor> hidden = std::make_shared<at::Tensor>();
+  bool listed = false, reached = false;
+
+  void hide(const at::Tensor& pairs) {
+    const auto mine = pairs.defined() ? narrowed(pairs, sizes) : pairs;
+    if (!reached) {
+      *hidden = mine;
+    } else if (hidden->defined()) {
+      *hidden = mine.defined() ? hidden->bitwise_and(mine) : mine;
+    }
+    reached = true;
+  }
+};
+
+namespace {
+
+// Lists operations so that each follows those of its operands.
+void list_operations(const std::shared_ptr<TensorOrigin>& origin, std::vector<TensorOrigin*>& to) {
+  if (!origin || origin->listed) return;
+  origin->listed = true;
+  for (const auto& operand : origin->operands) list_operations(operand.origin, to);
+  to.push_back(origin.get());
+}
+
+bool has_gradient(const TensorScore& x) {
+  return at::GradMode::is_enabled() && x.pairs.requires_grad();
+}
+
+// An operand whose derivative depends on numbers. What the operation makes of a gradient of 0 and an infinite
+// derivative reaches no pair that is hidden from the result.
+at::Tensor shielded(const TensorScore& x, const TensorOrigin& by) {
+  if (!has_gradient(x)) return x.pairs;
+  const auto operand = x.pairs.expand(by.sizes);
+  operand.register_hook([hidden = by.hidden](const at::Tensor& gradient) {
+    return gradient.defined() && hidden->defined() ? gradient.masked_fill(*hidden, 0.0) : gradient;
+  });
+  return operand;
+}
+
+// A function of numbers per pair. `kShield`: whether a derivative may be no finite number.
+template <bool kShield, class Function, class... Scores>
+TensorScore apply(const Function& function, const Scores&... operands) {
+  if (!(has_gradient(operands) || ...)) return TensorScore(function(operands.pairs...));
+  auto origin = std::make_shared<TensorOrigin>();
+  for (const TensorScore* operand : {&operands...}) {
+    origin->sizes = at::infer_size_dimvector(origin->sizes, operand->pairs.sizes());
+    origin->operands.push_back({operand->origin, {}});
+  }
+  auto result = kShield ? function(shielded(operands, *origin)...) : function(operands.pairs...);
+  return TensorScore(std::move(result), std::move(origin));
+}
+
+}  // namespace
+
+at::Tensor numbers_of(const TensorScore& result, const at::Tensor& hidden) {
+  std::vector<TensorOrigin*> operations;
+  list_operations(result.origin, operations);
+  if (result.origin) result.origin->hide(hidden);
+  std::for_each(operations.rbegin(), operations.rend(), [](TensorOrigin* operation) {
+    const auto& from = *operation->hidden;
+    for (const auto& [origin, also] : operation->operands) {
+      if (origin) origin->hide(!from.defined() ? also : also.defined() ? from.bitwise_or(also) : from);
+    }
+  });
+  return result.pairs;
+}
 
 void throw_captured_range(at::IntArrayRef sizes, int64_t dimension, int64_t index) {
   TORCH_CHECK_INDEX(false, "captured: expected index ", dimension, " of a tensor of shape ",
@@ -183,47 +272,49 @@ TensorIndex where(const TensorMask& condition, const TensorIndex& yes, const Ten
   return {choose(condition.pairs, yes.pairs, no.pairs), evaluation_of(yes, no)};
 }
 
-TensorScore operator+(const TensorScore& a, const TensorScore& b) {
-  return TensorScore(a.pairs + b.pairs);
-}
-TensorScore operator-(const TensorScore& a, const TensorScore& b) {
-  return TensorScore(a.pairs - b.pairs);
-}
-TensorScore operator*(const TensorScore& a, const TensorScore& b) {
-  return TensorScore(a.pairs * b.pairs);
-}
-TensorScore operator/(const TensorScore& a, const TensorScore& b) {
-  return TensorScore(a.pairs / b.pairs);
-}
+#define ATTENTIVE_TENSOR_OPERATOR(OP, shield)                                                    \
+  TensorScore operator OP(const TensorScore& a, const TensorScore& b) {                          \
+    return apply<shield>([](const at::Tensor& x, const at::Tensor& y) { return x OP y; }, a, b); \
+  }
+ATTENTIVE_TENSOR_OPERATOR(+, false)
+ATTENTIVE_TENSOR_OPERATOR(-, false)
+ATTENTIVE_TENSOR_OPERATOR(*, true)
+ATTENTIVE_TENSOR_OPERATOR(/, true)
+#undef ATTENTIVE_TENSOR_OPERATOR
 TensorScore operator-(const TensorScore& a) {
-  return TensorScore(-a.pairs);
+  return apply<false>([](const at::Tensor& x) { return -x; }, a);
 }
 TensorScore operator+(const TensorScore& a) {
   return a;
 }
-#define ATTENTIVE_TENSOR_FUNCTION(function)    \
-  TensorScore function(const TensorScore& a) { \
-    return TensorScore(at::function(a.pairs)); \
+#define ATTENTIVE_TENSOR_FUNCTION(function)                                     \
+  TensorScore function(const TensorScore& a) {                                  \
+    return apply<true>([](const at::Tensor& x) { return at::function(x); }, a); \
   }
 ATTENTIVE_SCORE_FUNCTIONS(ATTENTIVE_TENSOR_FUNCTION)
 #undef ATTENTIVE_TENSOR_FUNCTION
 TensorScore abs(const TensorScore& a) {
-  return TensorScore(magnitude(a.pairs));
+  return apply<false>(magnitude, a);
 }
 TensorScore floor(const TensorScore& a) {
-  return TensorScore(at::floor(a.pairs));
+  return apply<false>([](const at::Tensor& x) { return at::floor(x); }, a);
 }
 TensorScore pow(const TensorScore& a, const TensorScore& b) {
-  return TensorScore(at::pow(a.pairs, b.pairs));
+  return apply<true>([](const at::Tensor& x, const at::Tensor& y) { return at::pow(x, y); }, a, b);
 }
 TensorScore min(const TensorScore& a, const TensorScore& b) {
-  return TensorScore(at::minimum(a.pairs, b.pairs));
+  return apply<false>([](const at::Tensor& x, const at::Tensor& y) { return at::minimum(x, y); }, a, b);
 }
 TensorScore max(const TensorScore& a, const TensorScore& b) {
-  return TensorScore(at::maximum(a.pairs, b.pairs));
+  return apply<false>([](const at::Tensor& x, const at::Tensor& y) { return at::maximum(x, y); }, a, b);
 }
 TensorScore where(const TensorMask& condition, const TensorScore& yes, const TensorScore& no) {
-  return TensorScore(choose(condition.pairs, yes.pairs, no.pairs));
+  auto result = choose(condition.pairs, yes.pairs, no.pairs);
+  if (!has_gradient(yes) && !has_gradient(no)) return TensorScore(std::move(result));
+  auto origin = std::make_shared<TensorOrigin>();
+  origin->sizes = result.sizes();
+  origin->operands = {{yes.origin, condition.pairs.bitwise_not()}, {no.origin, condition.pairs}};
+  return TensorScore(std::move(result), std::move(origin));
 }
 
 TensorScore look_up_numbers(const std::shared_ptr<const CapturedTensor>& captured,
@@ -232,13 +323,8 @@ TensorScore look_up_numbers(const std::shared_ptr<const CapturedTensor>& capture
   if (evaluation.listed) {
     return TensorScore(list(captured, arguments).to(evaluation.numbers.dtype().toScalarType()));
   }
-  auto numbers =
-      look_up(current(*captured, evaluation), arguments).to(evaluation.numbers.dtype().toScalarType());
-  // The derivative by a hidden pair's number may be NaN, which times a gradient of 0 is NaN.
-  if (evaluation.hidden.defined() && numbers.requires_grad()) {
-    numbers = choose(evaluation.hidden, numbers.detach(), numbers);
-  }
-  return TensorScore(std::move(numbers));
+  return TensorScore(
+      look_up(current(*captured, evaluation), arguments).to(evaluation.numbers.dtype().toScalarType()));
 }
 
 TensorIndex look_up_indices(const std::shared_ptr<const CapturedTensor>& captured,

@@ -6,6 +6,7 @@
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <catch2/catch_test_macros.hpp>
 #include <torch/csrc/autograd/autograd.h>
@@ -25,11 +26,11 @@ struct Shape {
 
 struct Results {
   at::Tensor output, inference;
-  std::vector<at::Tensor> gradients;
+  std::vector<at::Tensor> gradients, second;  // second: those of the sum of the squared gradients
 };
 
 Results run(DrawnFunctions (*make)(const DrawnTensors&), std::array<at::Tensor, 3> inputs,
-            DrawnTensors tensors, const AttentionOptions& options, at::ScalarType type) {
+            DrawnTensors tensors, const AttentionOptions& options, at::ScalarType type, bool twice) {
   std::vector<at::Tensor> leaves;
   const auto leaf = [&](at::Tensor& x) {
     x = x.to(type, false, /*copy=*/true).requires_grad_(true);
@@ -50,10 +51,17 @@ Results run(DrawnFunctions (*make)(const DrawnTensors&), std::array<at::Tensor, 
   }
   at::manual_seed(29);
   const auto direction = at::randn(results.output.sizes(), at::kDouble).to(type);
-  results.gradients = torch::autograd::grad({results.output}, leaves, {direction}, /*retain_graph=*/false,
-                                            /*create_graph=*/false, /*allow_unused=*/true);
+  results.gradients = torch::autograd::grad({results.output}, leaves, {direction}, /*retain_graph=*/twice,
+                                            /*create_graph=*/twice, /*allow_unused=*/true);
+  at::Tensor squares = at::zeros({}, direction.options());
   for (size_t n = 0; n < leaves.size(); ++n) {
     if (!results.gradients[n].defined()) results.gradients[n] = at::zeros_like(leaves[n]);
+    squares = squares + results.gradients[n].square().sum();
+    results.gradients[n] = results.gradients[n].detach();
+  }
+  if (twice) {
+    results.second = torch::autograd::grad({squares}, leaves, {}, /*retain_graph=*/false,
+                                           /*create_graph=*/false, /*allow_unused=*/true);
   }
   results.output = results.output.detach();
   return results;
@@ -83,7 +91,8 @@ void check_functions(DrawnFunctions (*make)(const DrawnTensors&), size_t number)
                                 numbers({B, H, S, S}), numbers({4}),     at::randint(0, 4, {S}, at::kLong)};
   INFO("function " << number << ": " << make(tensors).text);
   options.backend = Backend::Reference;
-  const auto want = run(make, inputs, tensors, options, at::kDouble);
+  const auto want = run(make, inputs, tensors, options, at::kDouble, /*twice=*/true);
+  for (const auto& second : want.second) CHECK((!second.defined() || second.isfinite().all().item<bool>()));
   double largest = 0.0;
   for (const auto& gradient : want.gradients)
     largest = std::max(largest, gradient.abs().max().item<double>());
@@ -92,7 +101,7 @@ void check_functions(DrawnFunctions (*make)(const DrawnTensors&), size_t number)
   options.backend = Backend::Native;
   for_each_instruction_set([&](const std::string& limit) {
     INFO("instruction set " << limit);
-    const auto got = run(make, inputs, tensors, options, at::kFloat);
+    const auto got = run(make, inputs, tensors, options, at::kFloat, /*twice=*/false);
     CHECK(difference(got.output, want.output, forward) == "");
     CHECK(difference(got.inference, want.output, forward) == "");
     for (size_t n = 0; n < want.gradients.size(); ++n) {

@@ -54,8 +54,8 @@ extern const int64_t kDrawnSeed;
 extern const std::vector<DrawnFunctions (*)(const DrawnTensors&)> kDrawn;
 
 /// Compares the native kernel, in float32 and for every instruction set of this CPU, with the reference in
-/// float64: the output, with and without a graph, and the gradients of q, k, v and captured tensors. `number`
-/// chooses shapes and options.
+/// float64: the output, with and without a graph, and the gradients of q, k, v and captured tensors, whose
+/// second derivatives have to be finite. `number` chooses shapes and options.
 void check_functions(DrawnFunctions (*make)(const DrawnTensors&), size_t number);
 
 }  // namespace attentive::test

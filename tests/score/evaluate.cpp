@@ -48,7 +48,7 @@ Evaluation evaluate(const ScoreMod& score, detail::VectorSet set, const std::vec
   std::vector<float> queries = keys, inputs = keys;
   std::vector<float> slopes(padded), ones(scores.size(), 1.0f),
       gradient(second.defined() ? static_cast<size_t>(second.numel()) : 0);
-  ones.resize(padded, 0.0f);  // as of hidden pairs
+  ones.resize(padded, -0.0f);  // as of hidden pairs
   const auto& function = *score.function();
   const auto views = views_of(function, gradient.data());
   const auto& code = function.code(set);

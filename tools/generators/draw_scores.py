@@ -4,8 +4,9 @@
     draw_scores.py FOLDER [--seed N] [--count N] [--per-source N]    prints the seed; 30 functions, 10 to a source
 
 The folder gets drawn_scores_0.cpp, drawn_scores_1.cpp, … and drawn_scores.cpp, which lists all functions
-(tests/score/drawn_scores.h). Numbers stay small, every function is used inside its domain, and whatever decides between two
-results (conditions, min and max, floor, abs) reads numbers that float and double hold alike, so that both decide alike.
+(tests/score/drawn_scores.h). Numbers stay small, every function is used inside its domain but in branches that `where` does not take,
+where values and derivatives are NaN and Inf on purpose, and whatever decides between two results (conditions, min and max, floor,
+abs) reads numbers that float and double hold alike, so that both decide alike.
 """
 
 import argparse
@@ -95,7 +96,9 @@ class Draw:
         b, other = self.number(depth - 1)
         if is_constant(a):
             a, size = "s", 2.0
-        kind = self.rng.randrange(20)
+        kind = self.rng.randrange(23)
+        if kind >= 20:
+            return self.branch(a, size, b, other)
         c = self.constant(0.4, 1.2)
         simple = [("tanh", 1.0), ("sin", 1.0), ("cos", 1.0), ("sigmoid", 1.0), ("softplus", size + 0.7)]
         if kind < len(simple):
@@ -121,10 +124,30 @@ class Draw:
             (f"{a} + {b}", size + other),
         ][kind - 6]
 
+    def branch(self, a, size, b, other):
+        """A branch that only some pairs take, where its functions have derivatives; for other pairs they have none that is finite."""
+        text, _ = self.exact()
+        least = self.rng.uniform(0.15, 0.5)
+        sign = self.rng.choice(["", "-"])
+        taken = f"({text} > {least:.3f}f)" if not sign else f"({text} < -{least:.3f}f)"
+        x = self.named(f"{sign}{text}")
+        inner, most = self.rng.choice([
+            (f"sqrt({x})", 1.5), (f"log({x})", 2.0), (f"rsqrt({x})", 2.6), (f"1 / {x}", 6.7), (f"pow({x}, -0.9f)", 5.6),
+            (f"pow({x}, {self.rng.choice(LOOKUPS)})", 6.7), (f"pow({x}, {x})", 4.0), (f"{a} / {x}", 6.7 * size), (f"sqrt(log({x}) + 2)", 1.7),
+            (f"log({x}) * sqrt({x})", 1.0), (f"exp(2 - 400 * {x})", 1.0), (f"{b} * rsqrt({x} * abs({x}))", 6.7 * other)])
+        inner, most = self.named(inner), max(most, 0.1)
+        inner, most = self.rng.choice([(inner, most), (f"tanh({inner})", 1.0), (f"cos({inner}) * {a}", size), (f"{inner} - {b}", most + other),
+                                       (f"where({self.condition(1)}, {inner}, {a})", max(most, size))])
+        inner = self.named(inner)
+        return self.rng.choice([f"where({taken}, {inner}, {b})", f"where(!{taken}, {b}, {inner})"]), max(most, other)
+
     def score(self):
-        """The body of a score function."""
+        """The body of a score function; every second one ends with a branch."""
         self.lines = []
         name, size = self.number(self.rng.randint(2, 4))
+        if self.rng.randrange(2):
+            text, size = self.branch(name, size, "s", 2.0)
+            name = self.named(text)
         factor = self.rng.uniform(1.0, 3.0) / max(size, 1.0)
         result = f"s + {name} * {factor:.4f}f" if self.rng.randrange(4) else f"{name} * {factor:.4f}f + 0 * s"
         used = f"return {result};"

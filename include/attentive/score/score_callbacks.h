@@ -42,13 +42,14 @@ struct CallbackRow {
   float log_queries = 0.0f,
         log_keys = 0.0f;  ///< of the two numbers; sigmoid attention takes one in every row
   int64_t lo = 0, hi = 0;
-  float scale = 1.0f;         ///< s = scale * score, unless `slopes_given`
-  float* scores = nullptr;    ///< in: scores; out: f(s), of one query also -inf beyond the range
-  float* slopes = nullptr;    ///< out: the derivative of f(s) by the score before its scale
+  float scale = 1.0f;       ///< s = scale * score, unless `slopes_given`
+  float* scores = nullptr;  ///< in: scores; out: f(s), of one query also -inf beyond the range
+  /// out: the derivative of f(s) by the score before its scale, -0 if f(s) does not depend on it
+  float* slopes = nullptr;
   bool slopes_given = false;  ///< whether the scores are s already, and `slopes` their derivatives
   float* inputs = nullptr;    ///< out: s; null: not wanted
   const float* logit_gradients =
-      nullptr;              ///< for the gradients of captured tensors: those of f(s), 0 for a hidden pair
+      nullptr;              ///< for the gradients of captured tensors: those of f(s), -0 for a hidden pair
   uint8_t* keep = nullptr;  ///< in and out: a mask sets columns to 0 that it hides
   const CapturedView* captured = nullptr;
   int64_t captured_count = 0;

@@ -169,11 +169,12 @@ class MaskFunction final : public PairFunction {
 ///   exp log tanh sqrt rsqrt abs min max sigmoid softplus sin cos floor pow
 ///   lookups in captured tensors      (`captured`, `captured_indices`)
 ///
-/// and its own numbers. It is compiled for tensors and, for each instruction set of the platform, for
-/// vectors of the native kernel, alone and with the derivative by `s`, which nobody has to write.
-/// Derivatives at corners are those of PyTorch. The lambda must be const and pure: several threads call it,
-/// again in the backward pass, for pairs in range whether hidden or not; a result for a hidden pair is not
-/// read. `name` stands in `explain` and in printed modules. What the lambda throws reaches the caller.
+/// and its own numbers. It is compiled for tensors and, for each instruction set of the platform, for vectors
+/// of the native kernel, alone and with the derivative by `s`, which nobody has to write. Derivatives at
+/// corners are those of PyTorch. What `where` does not take has a gradient of exactly 0, to any order, also
+/// if a derivative in it is NaN or Inf. The lambda must be const and pure: several threads call it, again in
+/// the backward pass, for pairs in range whether hidden or not; a result for a hidden pair is not read.
+/// `name` stands in `explain` and in printed modules. What the lambda throws reaches the caller.
 ///
 /// Indices that all pairs share have 64 bits, others 32: results beyond them mean nothing. An index is
 /// divided by a number that all pairs share.

@@ -49,14 +49,23 @@ struct TensorIndex {
   TensorIndex(int64_t number, int);
 };
 
+struct TensorOrigin;
+
 /// A number per pair, broadcasts to (B, H, L, S).
 struct TensorScore {
   at::Tensor pairs;
+  std::shared_ptr<TensorOrigin> origin;  ///< the operation; null: none that has a gradient
 
-  explicit TensorScore(at::Tensor numbers) : pairs(std::move(numbers)) {}
+  explicit TensorScore(at::Tensor numbers, std::shared_ptr<TensorOrigin> from = nullptr)
+      : pairs(std::move(numbers)), origin(std::move(from)) {}
   TensorScore(double number);               // NOLINT(google-explicit-constructor)
   TensorScore(const TensorIndex& indices);  // NOLINT(google-explicit-constructor)
 };
+
+/// The numbers of the result of a function, which end the evaluation: only then is known what `where` hides
+/// from the result. Such numbers, and `hidden` pairs (bool; undefined: there are none), have gradients of 0
+/// to any order, also where a derivative is no finite number: autograd alone gives NaN for 0 times Inf.
+at::Tensor numbers_of(const TensorScore& result, const at::Tensor& hidden);
 
 /// The places of all pairs.
 struct TensorPairs {

@@ -31,6 +31,16 @@ inline void store_gradient(const GradientRow& row, int64_t c, Vec weight, Vec gr
   }
 }
 
+/// The gradient of q·k for that of the program's own score, which is a constant if its slope is -0.
+inline Vec through_score(Vec gradient, Vec slope) {
+  return select((Int)slope == INT32_MIN, all(0.0f), gradient * slope);
+}
+
+/// The gradient of a hidden pair's logit, by which the code of the program's own score tells it from others.
+inline float hidden_logit(const GradientRow& row) {
+  return row.slopes ? -0.0f : 0.0f;
+}
+
 /// One vector of columns.
 template <GradientKind kKind, Hides kHides>
 inline void gradient_at(const GradientRow& row, int64_t c) {
@@ -65,10 +75,10 @@ inline void gradient_at(const GradientRow& row, int64_t c) {
     if (!row.of_dropped) gradient += grad_weight;
   }
   if (softmax) gradient = weight * (gradient - load<Vec>(row.delta + c));
-  Vec of_logit = gradient;
+  Vec of_logit = gradient + 0.0f;  // never -0
   if (!kKind.plain && !kKind.user) gradient = row.rule.through_cap(gradient, capped);
   if (kKind.user || (kKind.logits && row.slopes)) {
-    gradient = gradient * load<Vec>(row.slopes + c);
+    gradient = through_score(gradient, load<Vec>(row.slopes + c));
   } else {
     gradient = gradient * row.rule.scale;
   }
@@ -76,7 +86,7 @@ inline void gradient_at(const GradientRow& row, int64_t c) {
     const Int seen = kHides == Hides::Bias ? BiasTerm::shows(load<Vec>(row.bias + c)) : visible(row, c);
     dropped = select(seen, dropped, all(0.0f));
     gradient = select(seen, gradient, all(0.0f));
-    of_logit = select(seen, of_logit, all(0.0f));
+    of_logit = select(seen, of_logit, all(hidden_logit(row)));
   }
   store_gradient<kKind>(row, c, dropped, gradient, of_logit);
 }
@@ -85,7 +95,9 @@ template <GradientKind kKind>
 void gradient_columns(const GradientRow& given) {
   // The compiler must assume that the stores in the loop may change `given`.
   const GradientRow row = given;
-  const auto hide = [&](int64_t c) { store_gradient<kKind>(row, c, all(0.0f), all(0.0f), all(0.0f)); };
+  const auto hide = [&](int64_t c) {
+    store_gradient<kKind>(row, c, all(0.0f), all(0.0f), all(hidden_logit(row)));
+  };
   int64_t c = 0;
   for (; c < row.cols && c + kWidth <= row.lo; c += kWidth) hide(c);
   for (; c < row.hi && (row.keep || c < row.lo); c += kWidth) gradient_at<kKind, Hides::Anything>(row, c);

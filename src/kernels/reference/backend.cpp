@@ -44,19 +44,17 @@ at::Tensor biased_scores(const Problem& problem, const Rectangle& part, const at
   // Divides, as the notebooks do, because multiplying by the reciprocal differs in the last bit.
   scores =
       problem.scale ? scores * *problem.scale : scores / std::sqrt(static_cast<double>(problem.head_dim()));
-  // The gradient of tanh is NaN for an argument of NaN, even if nothing reads the result; so may be that of a
-  // score function.
-  if ((problem.softcap || problem.score) && hidden.defined()) scores = scores.masked_fill(hidden, 0.0);
-  if (problem.softcap) {
-    scores = *problem.softcap * at::tanh(scores / *problem.softcap);
-  }
   if (problem.score) {
     const detail::TensorEvaluation evaluation{
         .numbers = scores.options(), .hidden = hidden, .replaced = problem.captured};
-    const auto changed = problem.score.function()
-                             ->score(detail::TensorScore(scores), places_of(problem, part, evaluation))
-                             .pairs;
-    scores = changed.to(scores.options()).expand_as(scores);
+    detail::TensorScore s(scores);
+    if (problem.softcap) s = *problem.softcap * tanh(s / *problem.softcap);
+    const auto changed = problem.score.function()->score(s, places_of(problem, part, evaluation));
+    scores = detail::numbers_of(changed, hidden).to(scores.options()).expand_as(scores);
+  } else if (problem.softcap) {
+    // The gradient of tanh is NaN for an argument of NaN, even if nothing reads the result.
+    if (hidden.defined()) scores = scores.masked_fill(hidden, 0.0);
+    scores = *problem.softcap * at::tanh(scores / *problem.softcap);
   }
   if (problem.bias.defined()) scores = scores + cut(problem.bias, part).to(scores.scalar_type());
   if (problem.alibi_slopes.defined()) {

@@ -19,11 +19,6 @@ struct Lanes {
   float x[kWidth];
 };
 
-/// A number per pair with its derivative.
-struct Dual {
-  Lanes value, slope;
-};
-
 /// A condition per pair: all bits set, or none.
 struct LaneMask {
   int32_t x[kWidth];
@@ -62,6 +57,22 @@ inline LaneMask operator^(const LaneMask& a, const LaneMask& b) {
 inline LaneMask operator!(const LaneMask& a) {
   return mask_of(~bits(a));
 }
+
+/// The derivative of a number per pair. Where the number is not live, it is a constant: it does not depend on
+/// what the derivative is by, or `where` hides what does. Its derivative there is 0, and stays 0 whatever it
+/// is multiplied by, while 0 times an infinite derivative of a live number is NaN, as in PyTorch.
+struct Slope {
+  Lanes x;
+  LaneMask live;
+};
+/// That of numbers that are constants by their type.
+struct NoSlope {};
+
+/// A number per pair with its derivative.
+struct Dual {
+  Lanes value;
+  Slope slope;
+};
 
 /// Index types say so here (places.h).
 template <class T>
@@ -119,100 +130,120 @@ inline Lanes negative(const Lanes& a) {
 inline Lanes choose(Int condition, const Lanes& yes, const Lanes& no) {
   return lanes_of(select(condition, vec(yes), vec(no)));
 }
-/// A derivative that is infinite somewhere, times a slope: 0 for a slope of 0, so that a pair where it is
-/// infinite does not make NaN of derivatives by numbers on which it does not depend.
-inline Lanes unless_constant(const Lanes& slope, const Lanes& derivative) {
-  return choose(vec(slope) == all(0.0f), slope, derivative);
+
+inline Slope slope_of(Vec x, Int live) {
+  return {lanes_of((Vec)((Int)x & live)), mask_of(live)};
 }
-/// The derivative of a number; 0 if it has none.
 template <class T>
-inline Lanes slope(const T& x) {
+inline auto slope(const T& x) {
   if constexpr (kIsDual<T>) {
     return x.slope;
   } else {
-    return lanes_of(all(0.0f));
+    return NoSlope{};
   }
+}
+template <class T>
+inline auto with_slope(const Lanes& number, const T& d) {
+  if constexpr (std::is_same_v<T, Slope>) {
+    return Dual{number, d};
+  } else {
+    return number;
+  }
+}
+
+inline Slope operator+(const Slope& a, const Slope& b) {
+  return {add(a.x, b.x), a.live | b.live};
+}
+inline Slope operator*(const Slope& a, Vec derivative) {
+  return slope_of(rounded(vec(a.x) * derivative), bits(a.live));
+}
+inline Slope operator/(const Slope& a, Vec by) {
+  return slope_of(vec(a.x) / by, bits(a.live));
+}
+template <Plain T>
+inline Slope operator/(const Slope& a, T by) {
+  return slope_of(vec(divide(a.x, by)), bits(a.live));
+}
+inline Slope operator-(const Slope& a) {
+  return {negative(a.x), a.live};
+}
+inline Slope choose(Int condition, const Slope& yes, const Slope& no) {
+  return {choose(condition, yes.x, no.x), mask_of(condition ? bits(yes.live) : bits(no.live))};
+}
+inline Slope choose(Int condition, const Slope& yes, NoSlope) {
+  return slope_of(vec(yes.x), condition & bits(yes.live));
+}
+inline Slope choose(Int condition, NoSlope, const Slope& no) {
+  return slope_of(vec(no.x), ~condition & bits(no.live));
+}
+/// After a function that does not change with its operand: 0, but NaN if the slope is no finite number.
+inline Slope stopped(const Slope& a) {
+  const Vec rest = vec(a.x) - vec(a.x);
+  return {lanes_of(rest), mask_of(is_nan(rest))};
+}
+
+inline Slope operator+(const Slope& a, NoSlope) {
+  return a;
+}
+inline Slope operator+(NoSlope, const Slope& b) {
+  return b;
+}
+inline NoSlope operator+(NoSlope, NoSlope) {
+  return {};
+}
+template <class T>
+inline NoSlope operator*(NoSlope, const T&) {
+  return {};
+}
+template <class T>
+inline NoSlope operator/(NoSlope, const T&) {
+  return {};
+}
+inline NoSlope operator-(NoSlope) {
+  return {};
+}
+inline NoSlope choose(Int, NoSlope, NoSlope) {
+  return {};
+}
+inline NoSlope stopped(NoSlope) {
+  return {};
 }
 
 template <class A, class B>
 requires NumberOperands<A, B>
 inline auto operator+(const A& a, const B& b) {
-  const Lanes sum = add(value(a), value(b));
-  if constexpr (kIsDual<A> && kIsDual<B>) {
-    return Dual{sum, add(a.slope, b.slope)};
-  } else if constexpr (kIsDual<A>) {
-    return Dual{sum, a.slope};
-  } else if constexpr (kIsDual<B>) {
-    return Dual{sum, b.slope};
-  } else {
-    return sum;
-  }
+  return with_slope(add(value(a), value(b)), slope(a) + slope(b));
 }
 
 template <class A, class B>
 requires NumberOperands<A, B>
 inline auto operator-(const A& a, const B& b) {
-  const Lanes difference = subtract(value(a), value(b));
-  if constexpr (kIsDual<A> && kIsDual<B>) {
-    return Dual{difference, subtract(a.slope, b.slope)};
-  } else if constexpr (kIsDual<A>) {
-    return Dual{difference, a.slope};
-  } else if constexpr (kIsDual<B>) {
-    return Dual{difference, negative(b.slope)};
-  } else {
-    return difference;
-  }
+  return with_slope(subtract(value(a), value(b)), slope(a) + -slope(b));
 }
 
 template <class A, class B>
 requires NumberOperands<A, B>
 inline auto operator*(const A& a, const B& b) {
-  const Lanes x = value(a), y = value(b), product = multiply(x, y);
-  if constexpr (kIsDual<A> && kIsDual<B>) {
-    return Dual{product, add(multiply(a.slope, y), multiply(x, b.slope))};
-  } else if constexpr (kIsDual<A>) {
-    return Dual{product, multiply(a.slope, y)};
-  } else if constexpr (kIsDual<B>) {
-    return Dual{product, multiply(x, b.slope)};
-  } else {
-    return product;
-  }
+  const Lanes x = value(a), y = value(b);
+  return with_slope(multiply(x, y), slope(a) * vec(y) + slope(b) * vec(x));
 }
 
 template <class A, Plain B>
 requires NumberOperands<A, B>
 inline auto operator/(const A& a, const B& by) {
-  const Lanes quotient = divide(value(a), by);
-  if constexpr (kIsDual<A>) {
-    return Dual{quotient, unless_constant(a.slope, divide(a.slope, by))};
-  } else {
-    return quotient;
-  }
+  return with_slope(divide(value(a), by), slope(a) / by);
 }
 
 template <class A, class B>
 requires NumberOperands<A, B>
 inline auto operator/(const A& a, const B& b) {
-  const Lanes x = value(a), y = value(b), quotient = divide(x, y);
-  if constexpr (kIsDual<A> && kIsDual<B>) {
-    const Lanes difference = subtract(a.slope, unless_constant(b.slope, multiply(quotient, b.slope)));
-    return Dual{quotient, unless_constant(difference, divide(difference, y))};
-  } else if constexpr (kIsDual<A>) {
-    return Dual{quotient, unless_constant(a.slope, divide(a.slope, y))};
-  } else if constexpr (kIsDual<B>) {
-    return Dual{quotient, unless_constant(b.slope, divide(negative(multiply(quotient, b.slope)), y))};
-  } else {
-    return quotient;
-  }
+  const Lanes y = value(b), quotient = divide(value(a), y);
+  return with_slope(quotient, (slope(a) + -(slope(b) * vec(quotient))) / vec(y));
 }
 
 template <Number A>
 inline A operator-(const A& a) {
-  if constexpr (kIsDual<A>) {
-    return {negative(a.value), negative(a.slope)};
-  } else {
-    return negative(a);
-  }
+  return with_slope(negative(value(a)), -slope(a));
 }
 template <Number A>
 inline A operator+(const A& a) {
@@ -229,7 +260,8 @@ ATTENTIVE_COMPARISONS(ATTENTIVE_COMPARE)
 #undef ATTENTIVE_COMPARE
 
 // Each function of one number: its value y at x, and the slope of its result for the slope of `a`, which is
-// PyTorch's where the function has a corner. (A lambda would not have the target attribute of its function.)
+// PyTorch's where the function has a corner. (A lambda would not have the target attribute of its
+// function.)
 #define ATTENTIVE_LANE_FUNCTION(NAME, VALUE, SLOPE)          \
   template <Number A>                                        \
   inline A NAME(const A& a) {                                \
@@ -240,22 +272,21 @@ ATTENTIVE_COMPARISONS(ATTENTIVE_COMPARE)
       return lanes_of(y);                                    \
     }                                                        \
   }
-ATTENTIVE_LANE_FUNCTION(exp, exp_of(x), multiply(lanes_of(y), a.slope))
-ATTENTIVE_LANE_FUNCTION(log, log_of(x), unless_constant(a.slope, divide(a.slope, a.value)))
-ATTENTIVE_LANE_FUNCTION(tanh, tanh(x), multiply(a.slope, lanes_of(1.0f - y * y)))
-ATTENTIVE_LANE_FUNCTION(sqrt, sqrt_of(x), unless_constant(a.slope, divide(a.slope, lanes_of(2.0f * y))))
-ATTENTIVE_LANE_FUNCTION(rsqrt, 1.0f / sqrt_of(x),
-                        unless_constant(a.slope, multiply(a.slope, lanes_of(-0.5f * y * y * y))))
+ATTENTIVE_LANE_FUNCTION(exp, exp_of(x), a.slope* y)
+ATTENTIVE_LANE_FUNCTION(log, log_of(x), a.slope / x)
+ATTENTIVE_LANE_FUNCTION(tanh, tanh(x), a.slope*(1.0f - y * y))
+ATTENTIVE_LANE_FUNCTION(sqrt, sqrt_of(x), a.slope / (2.0f * y))
+ATTENTIVE_LANE_FUNCTION(rsqrt, 1.0f / sqrt_of(x), a.slope*(-0.5f * y * y * y))
 /// The derivative at 0 is 0.
 ATTENTIVE_LANE_FUNCTION(abs, magnitude(x),
-                        multiply(a.slope, lanes_of(select(x > all(0.0f), all(1.0f),
-                                                          select(x < all(0.0f), all(-1.0f), all(0.0f))))))
-ATTENTIVE_LANE_FUNCTION(sigmoid, sigmoid_of(x), multiply(a.slope, lanes_of(y*(1.0f - y))))
-ATTENTIVE_LANE_FUNCTION(softplus, softplus_of(x), multiply(a.slope, lanes_of(sigmoid_of(x))))
-ATTENTIVE_LANE_FUNCTION(sin, sine_of(x, 0), multiply(a.slope, lanes_of(sine_of(x, 1))))
-ATTENTIVE_LANE_FUNCTION(cos, sine_of(x, 1), multiply(a.slope, lanes_of(-sine_of(x, 0))))
+                        a.slope* select(x > all(0.0f), all(1.0f),
+                                        select(x < all(0.0f), all(-1.0f), all(0.0f))))
+ATTENTIVE_LANE_FUNCTION(sigmoid, sigmoid_of(x), a.slope*(y*(1.0f - y)))
+ATTENTIVE_LANE_FUNCTION(softplus, softplus_of(x), a.slope* sigmoid_of(x))
+ATTENTIVE_LANE_FUNCTION(sin, sine_of(x, 0), a.slope* sine_of(x, 1))
+ATTENTIVE_LANE_FUNCTION(cos, sine_of(x, 1), a.slope * -sine_of(x, 0))
 /// The derivative is 0 everywhere.
-ATTENTIVE_LANE_FUNCTION(floor, floor_of(x), lanes_of(all(0.0f)))
+ATTENTIVE_LANE_FUNCTION(floor, floor_of(x), stopped(a.slope))
 #undef ATTENTIVE_LANE_FUNCTION
 
 // Indices are numbers to these functions.
@@ -271,57 +302,55 @@ inline I floor(const I& i) {
   return i;
 }
 
+template <class S>
+inline auto slope_by_base(const S& d, Vec x, Vec y) {
+  if constexpr (std::is_same_v<S, Slope>) {
+    return choose(y == all(0.0f), stopped(d), d * (y * pow_of(x, y, 1.0f)));
+  } else {
+    return d;
+  }
+}
+template <class S>
+inline auto slope_by_exponent(const S& d, Vec x, Vec y, Vec power) {
+  if constexpr (std::is_same_v<S, Slope>) {
+    return d * select((x == all(0.0f)) & (y >= all(0.0f)), all(0.0f), power * log_of(x));
+  } else {
+    return d;
+  }
+}
 template <class A, class B>
 requires NumberOperands<A, B>
 inline auto pow(const A& a, const B& b) {
-  const Vec x = vec(value(a)), y = vec(value(b));
-  const Vec power = pow_of(x, y);
-  if constexpr (kIsDual<A> || kIsDual<B>) {
-    Vec total = all(0.0f);
-    if constexpr (kIsDual<A>) {
-      const Vec by_base = select(y == all(0.0f), all(0.0f), y * pow_of(x, y, 1.0f)) * vec(a.slope);
-      total += vec(unless_constant(a.slope, lanes_of(by_base)));
-    }
-    if constexpr (kIsDual<B>) {
-      const Int none = (power == all(0.0f)) | ((x == all(0.0f)) & (y >= all(0.0f)));
-      const Vec by_exponent = select(none, all(0.0f), power * log_of(x)) * vec(b.slope);
-      total += vec(unless_constant(b.slope, lanes_of(by_exponent)));
-    }
-    return Dual{lanes_of(power), lanes_of(total)};
-  } else {
-    return lanes_of(power);
-  }
+  const Vec x = vec(value(a)), y = vec(value(b)), power = pow_of(x, y);
+  return with_slope(lanes_of(power),
+                    slope_by_base(slope(a), x, y) + slope_by_exponent(slope(b), x, y, power));
 }
 
 /// Chooses between numbers per pair; the derivative is that of the chosen one.
 template <class A, class B>
 inline auto choose_number(Int condition, const A& yes, const B& no) {
-  const Lanes chosen = choose(condition, value(yes), value(no));
-  if constexpr (kIsDual<A> || kIsDual<B>) {
-    return Dual{chosen, choose(condition, slope(yes), slope(no))};
-  } else {
-    return chosen;
-  }
+  return with_slope(choose(condition, value(yes), value(no)), choose(condition, slope(yes), slope(no)));
 }
 
-/// The larger number, or NaN if either is NaN. Where both are equal, each has half of the derivative.
+/// The slope of the larger or smaller number: where both are equal, half of each.
+template <class A, class B>
+inline auto slope_of_winner(Int first, Int second, Int equal, const A& a, const B& b) {
+  return (choose(second, stopped(a), a) + choose(first, stopped(b), b)) * select(equal, all(0.5f), all(1.0f));
+}
+/// The larger number, or NaN if either is NaN.
 template <class A, class B>
 requires NumberOperands<A, B>
 inline auto max(const A& a, const B& b) {
   const Vec x = vec(value(a)), y = vec(value(b));
-  auto result = choose_number((x > y) | is_nan(x), a, b);
-  if constexpr (kIsDual<decltype(result)>)
-    result.slope = choose(x == y, lanes_of(0.5f * (vec(slope(a)) + vec(slope(b)))), result.slope);
-  return result;
+  return with_slope(choose((x > y) | is_nan(x), value(a), value(b)),
+                    slope_of_winner(x > y, x < y, x == y, slope(a), slope(b)));
 }
 template <class A, class B>
 requires NumberOperands<A, B>
 inline auto min(const A& a, const B& b) {
   const Vec x = vec(value(a)), y = vec(value(b));
-  auto result = choose_number((x < y) | is_nan(x), a, b);
-  if constexpr (kIsDual<decltype(result)>)
-    result.slope = choose(x == y, lanes_of(0.5f * (vec(slope(a)) + vec(slope(b)))), result.slope);
-  return result;
+  return with_slope(choose((x < y) | is_nan(x), value(a), value(b)),
+                    slope_of_winner(x<y, x> y, x == y, slope(a), slope(b)));
 }
 
 template <class A, class B>

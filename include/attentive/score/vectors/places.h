@@ -469,7 +469,7 @@ inline auto look_up_numbers(const void* owner, const I&... indices) {
       row.seeded_base = offsets.base;
       store(row.seeded_offsets.data(), offsets.lanes);
     }
-    return Dual{lanes_of(found), lanes_of(all(seeded ? 1.0f : 0.0f))};
+    return Dual{lanes_of(found), slope_of(all(1.0f), all(seeded ? -1 : 0))};
   } else {
     return lanes_of(found);
   }

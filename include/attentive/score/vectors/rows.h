@@ -79,6 +79,15 @@ __attribute__((flatten)) void scores_along_keys(const void* function, detail::Ca
   strip.row.take_faults(row);
 }
 
+/// The derivative of a score as the kernel reads it: -0 where the score is a constant, which gets no gradient
+/// even if its own is no finite number.
+inline Vec stored_slope(const Slope& slope, Vec before) {
+  return select(bits(slope.live), vec(slope.x) * before + 0.0f, all(-0.0f));
+}
+inline Vec stored_slope(NoSlope, Vec) {
+  return all(-0.0f);
+}
+
 /// f(s) and its derivative for the pairs of one key.
 template <class F>
 inline void scores_of_key(const F& f, CallbackRow& row, float* __restrict scores, float* __restrict slopes) {
@@ -88,10 +97,10 @@ inline void scores_of_key(const F& f, CallbackRow& row, float* __restrict scores
     row.lookup = 0;
     const Vec s = product(load<Vec>(scores + c), scale);
     if (row.inputs) store(row.inputs + c, s);
-    const auto y = f(Dual{lanes_of(s), lanes_of(all(1.0f))}, places_of_queries<true>(row));
+    const auto y = f(Dual{lanes_of(s), slope_of(all(1.0f), all(-1))}, places_of_queries<true>(row));
     store(scores + c, vec(value(y)));
     const Vec before = row.slopes_given ? load<Vec>(slopes + c) : all(row.scale);
-    store(slopes + c, vec(slope(y)) * before);
+    store(slopes + c, stored_slope(slope(y), before));
   }
 }
 template <class F>
@@ -107,6 +116,13 @@ __attribute__((flatten)) void scores_along_queries(const void* function, detail:
   strip.row.take_faults(row);
 }
 
+inline Vec product_of(const Slope& slope, Vec gradients) {
+  return vec((slope * gradients).x);
+}
+inline Vec product_of(NoSlope, Vec) {
+  return all(0.0f);
+}
+
 /// Adds the products of the gradients of f(s) and its derivatives by the numbers that it looked up to the
 /// gradients of captured tensors, for the pairs of one key. `scores` holds s.
 template <class F>
@@ -117,14 +133,15 @@ __attribute__((flatten)) void add_captured_gradients(const void* function, Callb
     for (int64_t c = row.lo / kWidth * kWidth; c < row.hi; c += kWidth) {
       row.column = c;
       row.lookup = 0;
-      const auto y =
-          f(Dual{lanes_of(load<Vec>(row.scores + c)), lanes_of(all(0.0f))}, places_of_queries<true>(row));
+      const auto y = f(Dual{lanes_of(load<Vec>(row.scores + c)), slope_of(all(0.0f), all(0))},
+                       places_of_queries<true>(row));
       if (!row.seeded || !row.seeded->gradient) break;
+      const Vec gradients = load<Vec>(row.logit_gradients + c);
       float products[kWidth];
-      store(products, vec(slope(y)) * load<Vec>(row.logit_gradients + c));
+      store(products, product_of(slope(y), gradients));
+      const Int shown = (Int)gradients != INT32_MIN;  // the gradient of a hidden pair is -0
       for (int i = 0; i < kWidth; ++i) {
-        // Hidden pairs have gradients of 0 and any derivative, NaN included.
-        if (row.logit_gradients[c + i] == 0.0f) continue;
+        if (shown[i] == 0) continue;
         row.seeded->gradient[row.seeded_base + row.seeded_offsets[static_cast<size_t>(i)]] += products[i];
       }
     }
