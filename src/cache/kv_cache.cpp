@@ -172,7 +172,7 @@ void KVCache::set_padding(const at::Tensor& padding) {
 
 void KVCache::reset() {
   for (auto& layer : layers_) layer.begin = layer.end = layer.position = 0;
-  padding_ = {};
+  padding_ = at::Tensor();
   least_padding_ = 0;
 }
 

@@ -146,12 +146,12 @@ TEST_CASE("KVCache takes tokens back", "[kv_cache]") {
 TEST_CASE("KVCache keeps the padding of its rows", "[kv_cache]") {
   DenseKVCache cache(small(), 12);
   CHECK_FALSE(cache.padding().defined());
-  cache.set_padding(at::tensor({1, 3}).to(at::kInt));
-  CHECK(bit_equal(cache.padding(), at::tensor({1, 3})));
+  cache.set_padding(at::tensor({1, 3}));
+  CHECK(bit_equal(cache.padding(), at::tensor({1, 3}, at::kLong)));
   CHECK(cache.least_padding() == 1);
   CHECK(bit_equal(put(cache, 0, 4), tokens(0, 4)));
   cache.reorder(at::tensor({1, 1, 0}));
-  CHECK(bit_equal(cache.padding(), at::tensor({3, 3, 1})));
+  CHECK(bit_equal(cache.padding(), at::tensor({3, 3, 1}, at::kLong)));
   CHECK(cache.stored() == 3);  // the first token is padding of every row
   cache.reorder(at::tensor({0, 1}));
   CHECK(cache.least_padding() == 3);
@@ -175,7 +175,7 @@ TEST_CASE("KVCache keeps the padding of its rows", "[kv_cache]") {
   CHECK(cache.least_padding() == 0);
   CHECK(refused(at::tensor({1, -2})) == "KVCache: expected padding >= 0, got -2");
   CHECK(refused(at::tensor({1})) ==
-        "KVCache: expected padding as integers of shape (2,), got Long tensor of shape (1,)");
+        "KVCache: expected padding as integers of shape (2,), got Int tensor of shape (1,)");
   CHECK(refused(at::zeros({2})) ==
         "KVCache: expected padding as integers of shape (2,), got Float tensor of shape (2,)");
   cache.set_padding(at::tensor({5, 4}));

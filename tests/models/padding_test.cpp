@@ -227,7 +227,7 @@ TEST_CASE("padding has a name, and is refused by name", "[padding]") {
     CHECK(refused(at::tensor({3, 8})) == "expected lengths in [1, 7], got 8");
     CHECK(refused(at::tensor({-1, 8})) == "expected lengths in [1, 7], got -1");
     CHECK(refused(at::tensor({3})) ==
-          "expected lengths as integers of shape (2,), got Long tensor of shape (1,)");
+          "expected lengths as integers of shape (2,), got Int tensor of shape (1,)");
     CHECK(refused(at::ones({2, 1}, at::kInt)) ==
           "expected lengths as integers of shape (2,), got Int tensor of shape (2, 1)");
     CHECK(refused(at::ones({2})) ==
@@ -281,7 +281,8 @@ TEST_CASE("a cache with padding serves uneven rows, in chunks, steps, and other 
         std::vector<at::Tensor> chosen;
         const auto next = at::randint(kIds, {rows.size(0), 2}, at::kLong);
         for (int64_t i = 0; i < rows.size(0); ++i)
-          chosen.push_back(at::cat({texts[rows[i].item<size_t>()], next.narrow(0, i, 1)}, 1));
+          chosen.push_back(
+              at::cat({texts[static_cast<size_t>(rows[i].item<int64_t>())], next.narrow(0, i, 1)}, 1));
         texts = chosen;
         logits = model.forward_cached(next.narrow(1, 0, 1), *cache);
         logits = model.forward_cached(next.narrow(1, 1, 1), *cache);
