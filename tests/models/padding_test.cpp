@@ -114,7 +114,7 @@ TEST_CASE("rows with padding have the logits of each row alone", "[padding]") {
   const BackendGuard guard(backend);
   const at::NoGradGuard no_grad;
   for (const auto& model : padded_models(type)) {
-    for (int draw = 0; draw < 6; ++draw) {
+    for (int draw = 0; draw < 4; ++draw) {
       const Batch batch(1 + below(5), draw == 0 ? 1 : 1 + below(kContext), side);
       CAPTURE(to_string(backend), c10::toString(type), to_string(side), model.name(), batch.lengths);
       const auto padding = Padding{batch.lengths.to(draw % 2 == 0 ? at::kInt : at::kByte), side};
@@ -298,7 +298,7 @@ TEST_CASE("generate continues several prompts as it continues each alone", "[pad
   const BackendGuard guard(backend);
   const auto all = padded_models(at::kDouble);
   for (size_t m = 0; m < all.size(); ++m) {
-    for (int draw = 0; draw < 8; ++draw) {
+    for (int draw = 0; draw < 4; ++draw) {
       const auto prompts = random_prompts(1 + below(6), draw % 2 == 0 ? 4 : kContext);
       const GenerateOptions common{.use_cache = draw % 4 < 3, .prefill_chunk = below(8)};
       std::vector<GenerateOptions> options;
