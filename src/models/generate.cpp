@@ -336,12 +336,6 @@ std::vector<int64_t> generate(const AnyLanguageModel& model, const std::vector<i
   return model.visit([&](auto holder) { return generate(*holder, prompt, options); });
 }
 
-std::vector<std::vector<int64_t>> generate(const AnyLanguageModel& model,
-                                           const std::vector<std::vector<int64_t>>& prompts,
-                                           const std::vector<GenerateOptions>& options) {
-  return model.visit([&](auto holder) { return generate(*holder, prompts, options); });
-}
-
 void save_model_folder(const std::filesystem::path& path, const AnyLanguageModel& model,
                        const SaveFolderOptions& options) {
   model.visit([&](const auto& holder) { save_model_folder(path, *holder, options); });

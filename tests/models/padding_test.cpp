@@ -387,6 +387,7 @@ TEST_CASE("generate refuses several prompts by name", "[padding][generate]") {
   const auto refused = [&](const Prompts& prompts, const std::vector<GenerateOptions>& options) {
     return value_error([&] { generate(*model, prompts, options); });
   };
+  CHECK(generate(*model, {1}, {}).size() == 4);  // one prompt
   CHECK(generate(*model, Prompts{}, {}).empty());
   CHECK(generate(*model, Prompts{}, {{.seed = 1}}).empty());
   CHECK(refused({{1}, {2}, {3}}, {{}, {}}) ==

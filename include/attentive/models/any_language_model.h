@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -72,9 +73,11 @@ class AnyLanguageModel {
 /// Calls `attentive::generate` or `save_model_folder` with the model inside.
 std::vector<int64_t> generate(const AnyLanguageModel& model, const std::vector<int64_t>& prompt,
                               const GenerateOptions& options = {});
-std::vector<std::vector<int64_t>> generate(const AnyLanguageModel& model,
-                                           const std::vector<std::vector<int64_t>>& prompts,
-                                           const std::vector<GenerateOptions>& options);
+template <std::same_as<std::vector<int64_t>> Prompt>
+std::vector<std::vector<int64_t>> generate(const AnyLanguageModel& model, const std::vector<Prompt>& prompts,
+                                           const std::vector<GenerateOptions>& options) {
+  return model.visit([&](auto holder) { return generate(*holder, prompts, options); });
+}
 void save_model_folder(const std::filesystem::path& path, const AnyLanguageModel& model,
                        const SaveFolderOptions& options = {});
 

@@ -232,9 +232,10 @@ std::vector<int64_t> generate(Model& model, const std::vector<int64_t>& prompt,
 /// number of options.
 /// Memory: that of one prompt, as if it were as long as the longest, times their number.
 ///
-///   auto texts = attentive::generate(*model, {{1, 5, 7, 2}, {3, 4}}, {{.seed = 1}, {.seed = 2}});
-template <PaddedLanguageModel Model>
-std::vector<std::vector<int64_t>> generate(Model& model, const std::vector<std::vector<int64_t>>& prompts,
+///   const std::vector<std::vector<int64_t>> prompts{{1, 5, 7, 2}, {3, 4}};
+///   auto texts = attentive::generate(*model, prompts, {{.seed = 1}, {.seed = 2}});
+template <PaddedLanguageModel Model, std::same_as<std::vector<int64_t>> Prompt>
+std::vector<std::vector<int64_t>> generate(Model& model, const std::vector<Prompt>& prompts,
                                            const std::vector<GenerateOptions>& options) {
   return detail::generate(detail::view_of(model), prompts, options);
 }
