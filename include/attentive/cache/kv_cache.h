@@ -67,8 +67,9 @@ class KVCache {
   /// The padding of the longest sequence: it has seen `position` less this many tokens.
   int64_t least_padding() const { return least_padding_; }
 
-  /// Drops all tokens and the padding; with `batch`, the cache holds that many sequences afterwards. Throws c10::ValueError
-  /// unless batch > 0, and c10::OutOfMemoryError. Memory: the old and the new batch until the call returns.
+  /// Drops all tokens and the padding; with `batch`, the cache holds that many sequences afterwards. Throws
+  /// c10::ValueError unless batch > 0, and c10::OutOfMemoryError. Memory: the old and the new batch until the
+  /// call returns.
   void reset();
   void reset(int64_t batch);
   /// Sequence i continues the former sequence rows[i], for beam search or for one prompt copied to many

@@ -197,7 +197,7 @@ LanguageModelView view_of(Model& model) {
 }  // namespace detail
 
 /// What `generate` needs of a model for several prompts: its functions take several rows and a `Logits`,
-/// `forward` takes a `Padding` after it, and `forward_cached` counts positions as `KVCache::set_padding` says.
+/// `forward` takes a `Padding` after it, and `forward_cached` counts positions from `KVCache::padding`.
 template <class Model>
 concept PaddedLanguageModel = CausalLanguageModel<Model> &&
     (detail::TakesPadding<Model> || detail::TakesPaddingAfterMask<Model>);
