@@ -154,15 +154,33 @@ std::pair<at::Tensor, at::Tensor> KVCache::append(int64_t layer, const at::Tenso
           current.v.narrow(2, current.begin, stored_tokens)};
 }
 
+void KVCache::set_padding(const at::Tensor& padding) {
+  check_defined(kKVCache, "padding", padding);
+  TORCH_CHECK_VALUE(layers_.front().position == 0, kKVCache,
+                    ": expected padding before the first token, got it after ", layers_.front().position);
+  TORCH_CHECK_VALUE(padding.dim() == 1 && padding.size(0) == options_.batch && !padding.is_meta() &&
+                        at::isIntegralType(padding.scalar_type(), /*includeBool=*/false),
+                    kKVCache, ": expected padding as integers of shape (", options_.batch, ",), got ",
+                    describe(padding));
+  const NormalTensorsGuard kept;
+  auto counts = padding.to(layers_[0].k.device(), at::kLong, /*non_blocking=*/false, /*copy=*/true);
+  const auto least = counts.min().item<int64_t>();
+  TORCH_CHECK_VALUE(least >= 0, kKVCache, ": expected padding >= 0, got ", least);
+  padding_ = counts.max().item<int64_t>() > 0 ? std::move(counts) : at::Tensor();
+  least_padding_ = least;
+}
+
 void KVCache::reset() {
   for (auto& layer : layers_) layer.begin = layer.end = layer.position = 0;
+  padding_ = at::Tensor();
+  least_padding_ = 0;
 }
 
 void KVCache::reset(int64_t batch) {
   check_size("batch", batch);
-  if (batch == options_.batch) return reset();
-  layers_ = empty_layers(batch);
+  if (batch != options_.batch) layers_ = empty_layers(batch);
   options_.batch = batch;
+  reset();
 }
 
 void KVCache::check_between_passes(const char* what) const {
@@ -180,8 +198,18 @@ void KVCache::reorder(const at::Tensor& rows) {
   const auto low = index.min().item<int64_t>(), high = index.max().item<int64_t>();
   TORCH_CHECK_VALUE(low >= 0 && high < options_.batch, kKVCache, ": expected rows in [0, ", options_.batch,
                     "), got ", low < 0 ? low : high);
-  const at::NoGradGuard no_grad;
+  const NormalTensorsGuard kept;
   const auto place = index.to(layers_[0].k.device());
+  const auto padding = padding_.defined() ? padding_.index_select(0, place) : at::Tensor();
+  const auto least = padding.defined() ? padding.min().item<int64_t>() : 0;
+  const auto choose_padding = [&] {
+    padding_ = padding;
+    least_padding_ = least;
+    for (auto& layer : layers_) {
+      const auto hidden = least - (layer.position - (layer.end - layer.begin));
+      layer.begin = std::clamp(layer.begin + hidden, layer.begin, layer.end);
+    }
+  };
   const auto held = [](const Layer& layer, const at::Tensor& tensor) {
     return tensor.narrow(2, layer.begin, layer.end - layer.begin);
   };
@@ -195,7 +223,7 @@ void KVCache::reorder(const at::Tensor& rows) {
         held(layer, *tensor).copy_(chosen);
       }
     }
-    return;
+    return choose_padding();
   }
   auto layers = empty_layers(index.size(0));
   for (size_t i = 0; i < layers.size(); ++i) {
@@ -207,6 +235,7 @@ void KVCache::reorder(const at::Tensor& rows) {
   }
   layers_ = std::move(layers);
   options_.batch = index.size(0);
+  choose_padding();
 }
 
 void KVCache::truncate(int64_t length) {
@@ -214,11 +243,12 @@ void KVCache::truncate(int64_t length) {
   const auto& first = layers_.front();
   TORCH_CHECK_VALUE(length >= 0 && length <= first.position, kKVCache, ": expected a length in [0, ",
                     first.position, "], got ", length);
-  TORCH_CHECK_VALUE(length == first.position || first.end - first.begin == first.position, kKVCache,
-                    ": expected a cache that has dropped no tokens, got one that holds ",
+  TORCH_CHECK_VALUE(length == first.position || first.end - first.begin >= first.position - least_padding_,
+                    kKVCache, ": expected a cache that has dropped no tokens, got one that holds ",
                     first.end - first.begin, " of ", first.position, " tokens");
   for (auto& layer : layers_) {
     layer.end -= layer.position - length;
+    layer.begin = std::min(layer.begin, layer.end);  // what is gone was padding
     layer.position = length;
   }
 }

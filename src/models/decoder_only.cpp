@@ -1,6 +1,9 @@
 #include "models/decoder_only.h"
 
 #include <ATen/core/Reduction.h>
+#include <ATen/ops/aminmax.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/cross_entropy_loss.h>
 
 #include <attentive/functional/linear_cross_entropy.h>
@@ -11,18 +14,69 @@
 
 namespace attentive {
 
+PaddedRows::PaddedRows(const char* caller, const at::Tensor& ids_, const Padding& padding, bool whole)
+    : ids(ids_), given(ids_) {
+  const auto& lengths = padding.lengths;
+  if (!lengths.defined()) return;
+  check_tokens(caller, "ids", given);
+  const auto batch = given.size(0), columns = given.size(1);
+  TORCH_CHECK_VALUE(lengths.dim() == 1 && lengths.size(0) == batch && !lengths.is_meta() &&
+                        at::isIntegralType(lengths.scalar_type(), /*includeBool=*/false),
+                    caller, ": expected lengths as integers of shape (", batch, ",), got ",
+                    describe(lengths));
+  if (batch == 0) return;
+  const auto counts = lengths.to(at::kLong);
+  const auto [low, high] = at::aminmax(counts);
+  const auto least = low.item<int64_t>(), most = high.item<int64_t>();
+  TORCH_CHECK_VALUE(least >= 1 && most <= columns, caller, ": expected lengths in [1, ", columns, "], got ",
+                    least < 1 ? least : most);
+  const auto tokens = whole ? columns : most;
+  const bool left = padding.side == PaddingSide::Left;
+  first = left ? columns - tokens : 0;
+  ids = given.narrow(1, first, tokens);
+  if (least == tokens) return;
+  const auto place = counts.to(given.device());
+  const auto column = at::arange(tokens, place.options());
+  if (left) {
+    starts = tokens - place;
+    real = column.ge(starts.unsqueeze(1));
+  } else {
+    ends = place;
+    real = column.lt(ends.unsqueeze(1));
+  }
+  ids = ids.masked_fill(real.logical_not(), 0);
+}
+
+at::Tensor PaddedRows::restored(const at::Tensor& logits, Logits which) const {
+  const auto left_out = given.size(1) - ids.size(1);
+  if (which == Logits::Last || left_out == 0) return logits;
+  return at::constant_pad_nd(logits, {0, 0, first, left_out - first});
+}
+
+at::Tensor PaddedRows::targets_of(const at::Tensor& targets) const {
+  const auto kept = targets.narrow(1, first, ids.size(1));
+  return real.defined() ? kept.masked_fill(real.logical_not(), kIgnoredTarget) : kept;
+}
+
 int64_t check_ids(const DecoderSizes& sizes, const at::Tensor& ids, const KVCache* cache) {
   TORCH_CHECK_VALUE(!cache || cache->options().layers == sizes.num_layers, sizes.caller,
                     ": expected a cache of ", sizes.num_layers, " layers, got ", cache->options().layers);
   check_tokens(sizes.caller, "ids", ids);
   const auto first = cache ? cache->position() : 0;
-  check_context(sizes.caller, first + ids.size(1), sizes.context_length);
+  check_context(sizes.caller, first + ids.size(1) - (cache ? cache->least_padding() : 0),
+                sizes.context_length);
   check_indices(sizes.caller, "ids", ids, sizes.vocab_size);
   return first;
 }
 
-at::Tensor tokens_with_logits(const at::Tensor& x, Logits which) {
-  return which == Logits::Last && x.size(1) > 1 ? x.narrow(1, x.size(1) - 1, 1) : x;
+at::Tensor positions_after(const at::Tensor& starts, int64_t first, int64_t tokens) {
+  return (at::arange(first, first + tokens, starts.options()) - starts.unsqueeze(1)).clamp_min(0);
+}
+
+at::Tensor tokens_with_logits(const at::Tensor& x, Logits which, const PaddedRows& rows) {
+  if (which == Logits::All || x.size(1) <= 1) return x;
+  if (!rows.ends.defined()) return x.narrow(1, x.size(1) - 1, 1);
+  return x.gather(1, (rows.ends - 1).view({-1, 1, 1}).expand({-1, 1, x.size(2)}));
 }
 
 at::Tensor LogitHead::logits(const at::Tensor& x) const {
@@ -33,8 +87,8 @@ at::Tensor LogitHead::logits(const at::Tensor& x) const {
 namespace {
 
 // The targets as int64, of which some are in the vocabulary and all others equal kIgnoredTarget.
-at::Tensor checked_targets(const DecoderSizes& sizes, const at::Tensor& targets) {
-  const auto result = targets.to(at::kLong);
+at::Tensor checked_targets(const DecoderSizes& sizes, const PaddedRows& rows, const at::Tensor& targets) {
+  const auto result = rows.targets_of(targets.to(at::kLong));
   if (result.numel() == 0 || result.is_meta() || result.min().item<int64_t>() != kIgnoredTarget) {
     check_indices(sizes.caller, "targets", result, sizes.vocab_size);
     return result;
@@ -48,17 +102,17 @@ at::Tensor checked_targets(const DecoderSizes& sizes, const at::Tensor& targets)
 
 }  // namespace
 
-at::Tensor next_token_loss(const DecoderSizes& sizes, const at::Tensor& ids, const at::Tensor& targets,
+at::Tensor next_token_loss(const DecoderSizes& sizes, const PaddedRows& rows, const at::Tensor& targets,
                            const LogitHead& head, const std::function<at::Tensor()>& features) {
-  check_defined(sizes.caller, "ids", ids);
+  check_tokens(sizes.caller, "ids", rows.ids);
   check_defined(sizes.caller, "targets", targets);
-  TORCH_CHECK_VALUE(targets.sizes() == ids.sizes(), sizes.caller, ": expected targets of shape ",
-                    shape_string(ids.sizes()), ", got ", shape_string(targets.sizes()));
+  TORCH_CHECK_VALUE(targets.sizes() == rows.given.sizes(), sizes.caller, ": expected targets of shape ",
+                    shape_string(rows.given.sizes()), ", got ", shape_string(targets.sizes()));
   TORCH_CHECK_VALUE(at::isIntegralType(targets.scalar_type(), /*includeBool=*/false), sizes.caller,
                     ": expected targets as integers, got ", describe(targets));
-  const auto wanted = checked_targets(sizes, targets);
+  const auto wanted = checked_targets(sizes, rows, targets);
   const auto bytes = at::elementSize(autocast_type(head.weight.scalar_type(), head.weight.device()));
-  if (ids.numel() > kMostLogitBytes / (sizes.vocab_size * static_cast<int64_t>(bytes)))
+  if (rows.ids.numel() > kMostLogitBytes / (sizes.vocab_size * static_cast<int64_t>(bytes)))
     return linear_cross_entropy(features(), head.weight, wanted,
                                 {.ignore_index = kIgnoredTarget, .softcap = head.softcap});
   return at::cross_entropy_loss(head.logits(features()).flatten(0, 1), wanted.flatten(), {},

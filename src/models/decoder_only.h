@@ -39,12 +39,37 @@ struct DecoderSizes {
   int64_t vocab_size, num_layers, context_length;  // context_length 0: no limit
 };
 
+/// A batch of ids whose rows may have padding.
+struct PaddedRows {
+  /// Throws unless lengths are integers (B) in [1, T]. Columns that are padding in every row are left out
+  /// unless `whole`.
+  PaddedRows(const char* caller, const at::Tensor& ids, const Padding& padding, bool whole = false);
+
+  /// Hides padding before a row; padding after it is hidden by causal attention.
+  Mask mask() const { return starts.defined() ? Mask::key_keep(real) : Mask(); }
+  /// Logits of all columns of the given ids, those left out included.
+  at::Tensor restored(const at::Tensor& logits, Logits which) const;
+  /// The targets of the columns of `ids`, of which those of padding do not count.
+  at::Tensor targets_of(const at::Tensor& targets) const;
+
+  at::Tensor ids;     ///< (B, T'); 0 where there is padding
+  at::Tensor real;    ///< (B, T') bool; undefined without padding
+  at::Tensor starts;  ///< (B) the padding before each row; undefined: none
+  at::Tensor ends;    ///< (B) the ends of rows that padding follows; undefined: T'
+  at::Tensor given;   ///< (B, T)
+  int64_t first = 0;  ///< the column of `given` with which `ids` begins
+};
+
 /// Throws unless ids are integers (B, T) inside the vocabulary that end within the context, and the cache, if
 /// any, has the model's number of layers. Returns the position of the first token.
 int64_t check_ids(const DecoderSizes& sizes, const at::Tensor& ids, const KVCache* cache);
 
+/// The positions (B, T) of tokens of which the first is number `first`, padding included; those of padding
+/// are 0. starts: (B) the padding before each row.
+at::Tensor positions_after(const at::Tensor& starts, int64_t first, int64_t tokens);
+
 /// Selects the rows of x (B, T, features) for which logits are requested.
-at::Tensor tokens_with_logits(const at::Tensor& x, Logits which);
+at::Tensor tokens_with_logits(const at::Tensor& x, Logits which, const PaddedRows& rows);
 
 /// The head of a language model: logits = x weightᵀ, with an optional softcap.
 struct LogitHead {
@@ -63,7 +88,7 @@ constexpr int64_t kIgnoredTarget = -100;
 
 /// The mean cross-entropy of the logits of `features()` (B, T, features) and of those targets (B, T) that are
 /// not `kIgnoredTarget`. Ids and targets are checked before `features` is called.
-at::Tensor next_token_loss(const DecoderSizes& sizes, const at::Tensor& ids, const at::Tensor& targets,
+at::Tensor next_token_loss(const DecoderSizes& sizes, const PaddedRows& rows, const at::Tensor& targets,
                            const LogitHead& head, const std::function<at::Tensor()>& features);
 
 /// An empty cache for layers like `attention`, on the device of `weight` and in its dtype (under autocast,

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <string>
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
@@ -20,6 +21,10 @@ std::string_view to_string(Logits value) {
   return enum_name(value, {"all", "last"});
 }
 
+std::string_view to_string(PaddingSide value) {
+  return enum_name(value, {"left", "right"});
+}
+
 namespace {
 
 using detail::LanguageModelView;
@@ -35,63 +40,181 @@ void check(const SamplingOptions& options) {
                     options.top_p);
 }
 
-// Computes the logits after the last token. A cache, if there is one, holds the first `fed_` tokens.
-class Decoder {
+// A prompt and its continuation.
+class Row {
  public:
-  Decoder(const LanguageModelView& model, std::unique_ptr<KVCache> cache, int64_t chunk)
-      : model_(model),
-        cache_(std::move(cache)),
-        chunk_(chunk == 0 ? std::numeric_limits<size_t>::max() : static_cast<size_t>(chunk)) {
-    const auto parameters = model.module.parameters();
-    if (!parameters.empty()) device_ = parameters[0].device();
+  enum class Next { Token, Slide, Nothing };
+
+  // `caller` begins the errors.
+  Row(const std::string& caller, const LanguageModelView& model, const std::vector<int64_t>& prompt,
+      const GenerateOptions& options_)
+      : options(options_), context(prompt), limit_(static_cast<size_t>(model.context_length)) {
+    check(options.sampling);
+    TORCH_CHECK_VALUE(!prompt.empty(), caller, ": expected a prompt of at least one token, got an empty one");
+    TORCH_CHECK_VALUE(options.max_new_tokens >= 0, caller, ": expected max_new_tokens >= 0, got ",
+                      options.max_new_tokens);
+    TORCH_CHECK_VALUE(options.prefill_chunk >= 0, caller, ": expected prefill_chunk >= 0, got ",
+                      options.prefill_chunk);
+    TORCH_CHECK_VALUE(limit_ == 0 || prompt.size() <= limit_ || options.slide, caller,
+                      ": expected a prompt of at most context_length = ", limit_, " tokens, got ",
+                      prompt.size(), "; slide uses its end");
+    if (limit_ > 0 && context.size() > limit_) keep_end(limit_);
   }
 
-  at::Tensor operator()(const std::vector<int64_t>& context) {
-    if (!cache_) return last(model_.forward(to_ids(context, 0, context.size())), context.size());
+  // Takes the next token from the logits that follow the context.
+  Next take(const at::Tensor& logits) {
+    const auto& stops = options.stop_tokens;
+    const auto id = sample_token(logits, options.sampling, generator_);
+    out.push_back(id);
+    const bool more = !options.on_token || options.on_token(id);
+    const bool stop = std::find(stops.begin(), stops.end(), id) != stops.end();
+    const bool enough = left() == 0, full = limit_ > 0 && context.size() == limit_;
+    if (stop) return finish(GenerationEnd::StopToken);
+    if (!more) return finish(GenerationEnd::OnToken);
+    if (enough) return finish(GenerationEnd::Length);
+    if (full && !options.slide) return finish(GenerationEnd::ContextFull);
+    if (full) keep_end(limit_ / 2);
+    context.push_back(id);
+    return full ? Next::Slide : Next::Token;
+  }
+
+  Next finish(GenerationEnd end) {
+    if (options.on_end) options.on_end(end);
+    return Next::Nothing;
+  }
+
+  int64_t left() const { return options.max_new_tokens - static_cast<int64_t>(out.size()); }
+  // How many tokens the context can still grow by, without a slide.
+  int64_t growth() const {
+    return limit_ == 0 ? left() : std::min(left(), static_cast<int64_t>(limit_ - context.size()));
+  }
+
+  const GenerateOptions& options;
+  std::vector<int64_t> context, out;
+
+ private:
+  void keep_end(size_t tokens) {
+    context.erase(context.begin(), context.end() - static_cast<std::ptrdiff_t>(tokens));
+  }
+
+  size_t limit_;
+  at::Generator generator_ = at::detail::createCPUGenerator(options.seed);
+};
+
+// Computes the logits after the last token of each row. Contexts end in the same column: shorter ones begin
+// with padding. A cache, if there is one, holds the first `fed_` columns.
+class Decoder {
+ public:
+  Decoder(const LanguageModelView& model, const std::vector<Row*>& rows) : model_(model) {
+    const auto& options = rows[0]->options;
+    if (options.prefill_chunk > 0) chunk_ = options.prefill_chunk;
+    const auto parameters = model.module.parameters();
+    if (!parameters.empty()) device_ = parameters[0].device();
+    const auto lengths = lengths_of(rows);
+    columns_ = lengths.max().item<int64_t>();
+    if (!options.use_cache) return;
+    int64_t capacity = 0;  // on overflow, more than any memory holds
+    for (const auto* row : rows) capacity = std::max(capacity, row->growth());
+    if (__builtin_add_overflow(capacity, columns_, &capacity)) capacity = std::numeric_limits<int64_t>::max();
+    cache_ = model.make_cache(static_cast<int64_t>(rows.size()), capacity);
+    cache_->set_padding(columns_ - lengths);
+  }
+
+  // The logits (rows, vocab_size) on the CPU. Between two calls, every row has got one more token.
+  at::Tensor operator()(const std::vector<Row*>& rows) {
+    if (!cache_) {
+      const auto lengths = lengths_of(rows);
+      columns_ = lengths.max().item<int64_t>();
+      const auto ids = ids_of(rows, 0, columns_);
+      return last(model_.forward(ids, {lengths, PaddingSide::Left}), rows, columns_);
+    }
     at::Tensor logits;
-    while (fed_ < context.size()) {
+    while (fed_ < columns_) {
       const auto room = cache_->room();
-      TORCH_CHECK_VALUE(room > 0, kGenerate, ": expected a cache with room for ", context.size(),
+      TORCH_CHECK_VALUE(room > 0, kGenerate, ": expected a cache with room for ", columns_,
                         " tokens, got one that is full after ", fed_);
-      const auto tokens = std::min({context.size() - fed_, static_cast<size_t>(room), chunk_});
-      logits = last(model_.forward_cached(to_ids(context, fed_, tokens), *cache_), tokens);
+      const auto tokens = std::min({columns_ - fed_, room, chunk_});
+      logits = last(model_.forward_cached(ids_of(rows, fed_, tokens), *cache_), rows, tokens);
       fed_ += tokens;
     }
+    ++columns_;
     return logits;
   }
 
-  void restart() {
-    if (cache_) cache_->reset();
-    fed_ = 0;
+  // Drops all rows but these, given by their numbers.
+  void keep(const std::vector<int64_t>& rows) {
+    if (cache_) cache_->reorder(at::tensor(rows, at::kLong));
   }
 
  private:
-  at::Tensor to_ids(const std::vector<int64_t>& context, size_t begin, size_t count) const {
-    return at::tensor(at::ArrayRef<int64_t>(context).slice(begin, count), at::kLong).unsqueeze(0).to(device_);
+  static at::Tensor lengths_of(const std::vector<Row*>& rows) {
+    std::vector<int64_t> lengths;
+    for (const auto* row : rows) lengths.push_back(static_cast<int64_t>(row->context.size()));
+    return at::tensor(lengths, at::kLong);
   }
-  at::Tensor last(const at::Tensor& logits, size_t passed) const {
+
+  // The ids of `count` columns; 0 is padding.
+  at::Tensor ids_of(const std::vector<Row*>& rows, int64_t begin, int64_t count) const {
+    std::vector<int64_t> ids;
+    for (const auto* row : rows) {
+      const auto padding = columns_ - static_cast<int64_t>(row->context.size());
+      for (auto column = begin; column < begin + count; ++column)
+        ids.push_back(column < padding ? 0 : row->context[static_cast<size_t>(column - padding)]);
+    }
+    return at::tensor(ids, at::kLong).view({-1, count}).to(device_);
+  }
+  at::Tensor last(const at::Tensor& logits, const std::vector<Row*>& rows, int64_t passed) const {
     check_defined(kGenerate, "logits", logits);
     const auto tokens = model_.last_logits ? 1 : passed;
-    TORCH_CHECK_VALUE(
-        logits.dim() == 3 && logits.size(0) == 1 && logits.size(1) == static_cast<int64_t>(tokens), kGenerate,
-        ": expected logits of shape (1, ", tokens, ", vocab_size) from the model, got ",
-        shape_string(logits.sizes()));
-    return logits[0][logits.size(1) - 1];
+    const auto batch = static_cast<int64_t>(rows.size());
+    TORCH_CHECK_VALUE(logits.dim() == 3 && logits.size(0) == batch && logits.size(1) == tokens, kGenerate,
+                      ": expected logits of shape (", batch, ", ", tokens,
+                      ", vocab_size) from the model, got ", shape_string(logits.sizes()));
+    return logits.select(1, tokens - 1).to(at::kCPU);
   }
 
   const LanguageModelView& model_;
   std::unique_ptr<KVCache> cache_;
-  size_t chunk_;
+  int64_t chunk_ = std::numeric_limits<int64_t>::max();
   at::Device device_ = at::kCPU;
-  size_t fed_ = 0;
+  int64_t fed_ = 0, columns_ = 0;
 };
 
-// The number of tokens that a generation's cache must hold: the prompt and the new ones, but no more than the
-// context.
-int64_t capacity_of(size_t prompt, int64_t new_tokens, size_t limit) {
-  int64_t capacity = 0;  // on overflow, more than any memory holds
-  if (__builtin_add_overflow(prompt, new_tokens, &capacity)) capacity = std::numeric_limits<int64_t>::max();
-  return limit == 0 ? capacity : std::min(capacity, static_cast<int64_t>(limit));
+// Continues rows that want a token, until each has ended or slid. Returns those that slid.
+std::vector<Row*> continue_rows(const LanguageModelView& model, std::vector<Row*> rows) {
+  Decoder decode(model, rows);
+  std::vector<Row*> slid;
+  while (!rows.empty()) {
+    const auto logits = decode(rows);
+    std::vector<Row*> kept;
+    std::vector<int64_t> places;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const auto next = rows[i]->take(logits[static_cast<int64_t>(i)]);
+      if (next == Row::Next::Slide) slid.push_back(rows[i]);
+      if (next != Row::Next::Token) continue;
+      kept.push_back(rows[i]);
+      places.push_back(static_cast<int64_t>(i));
+    }
+    if (!kept.empty() && kept.size() < rows.size()) decode.keep(places);
+    rows = std::move(kept);
+  }
+  return slid;
+}
+
+void run_rows(const LanguageModelView& model, std::vector<Row>& rows) {
+  TORCH_CHECK_VALUE(model.context_length >= 0, kGenerate,
+                    ": expected a context_length >= 0 of the model, got ", model.context_length);
+  const EvaluationMode evaluation(model.module);
+  const at::NoGradGuard no_grad;
+  std::vector<Row*> waiting;
+  for (auto& row : rows) {
+    if (row.left() > 0) {
+      waiting.push_back(&row);
+    } else {
+      row.finish(GenerationEnd::Length);
+    }
+  }
+  while (!waiting.empty()) waiting = continue_rows(model, std::move(waiting));
 }
 
 }  // namespace
@@ -139,54 +262,33 @@ std::string_view to_string(GenerationEnd value) {
 
 std::vector<int64_t> detail::generate(const LanguageModelView& model, const std::vector<int64_t>& prompt,
                                       const GenerateOptions& options) {
-  check(options.sampling);
-  TORCH_CHECK_VALUE(!prompt.empty(), kGenerate,
-                    ": expected a prompt of at least one token, got an empty one");
-  TORCH_CHECK_VALUE(options.max_new_tokens >= 0, kGenerate, ": expected max_new_tokens >= 0, got ",
-                    options.max_new_tokens);
-  TORCH_CHECK_VALUE(options.prefill_chunk >= 0, kGenerate, ": expected prefill_chunk >= 0, got ",
-                    options.prefill_chunk);
-  TORCH_CHECK_VALUE(model.context_length >= 0, kGenerate,
-                    ": expected a context_length >= 0 of the model, got ", model.context_length);
-  const auto limit = static_cast<size_t>(model.context_length);
-  TORCH_CHECK_VALUE(limit == 0 || prompt.size() <= limit || options.slide, kGenerate,
-                    ": expected a prompt of at most context_length = ", limit, " tokens, got ", prompt.size(),
-                    "; slide uses its end");
-  const EvaluationMode evaluation(model.module);
-  const at::NoGradGuard no_grad;
-  const auto capacity = capacity_of(prompt.size(), options.max_new_tokens, limit);
-  Decoder decode(model, options.use_cache ? model.make_cache(capacity) : nullptr, options.prefill_chunk);
-  auto context = prompt;
-  const auto keep_end = [&](size_t tokens) {
-    context.erase(context.begin(), context.end() - static_cast<std::ptrdiff_t>(tokens));
-    decode.restart();
-  };
-  if (limit > 0 && context.size() > limit) keep_end(limit);
+  std::vector<Row> rows;
+  rows.emplace_back(kGenerate, model, prompt, options);
+  run_rows(model, rows);
+  return std::move(rows[0].out);
+}
 
-  const auto& stops = options.stop_tokens;
-  auto generator = at::detail::createCPUGenerator(options.seed);
-  std::vector<int64_t> out;
-  auto end = GenerationEnd::Length;
-  while (static_cast<int64_t>(out.size()) < options.max_new_tokens) {
-    const auto id = sample_token(decode(context), options.sampling, generator);
-    out.push_back(id);
-    const bool more = !options.on_token || options.on_token(id);
-    const bool stop = std::find(stops.begin(), stops.end(), id) != stops.end();
-    if (stop || !more) {
-      end = stop ? GenerationEnd::StopToken : GenerationEnd::OnToken;
-      break;
-    }
-    if (limit > 0 && context.size() == limit) {
-      if (!options.slide) {
-        const bool enough = static_cast<int64_t>(out.size()) == options.max_new_tokens;
-        if (!enough) end = GenerationEnd::ContextFull;
-        break;
-      }
-      keep_end(limit / 2);
-    }
-    context.push_back(id);
+std::vector<std::vector<int64_t>> detail::generate(const LanguageModelView& model,
+                                                   const std::vector<std::vector<int64_t>>& prompts,
+                                                   const std::vector<GenerateOptions>& options) {
+  TORCH_CHECK_VALUE(options.size() == 1 || options.size() == prompts.size(), kGenerate,
+                    ": expected one element of options, or one for each of ", prompts.size(),
+                    " prompts, got ", options.size());
+  for (const auto& other : options) {
+    TORCH_CHECK_VALUE(other.use_cache == options[0].use_cache, kGenerate,
+                      ": expected the same use_cache for all prompts of a call, got true and false");
+    TORCH_CHECK_VALUE(other.prefill_chunk == options[0].prefill_chunk, kGenerate,
+                      ": expected the same prefill_chunk for all prompts of a call, got ",
+                      options[0].prefill_chunk, " and ", other.prefill_chunk);
   }
-  if (options.on_end) options.on_end(end);
+  std::vector<Row> rows;
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const auto caller = std::string(kGenerate) + ": prompt " + std::to_string(i);
+    rows.emplace_back(caller, model, prompts[i], options[options.size() == 1 ? 0 : i]);
+  }
+  run_rows(model, rows);
+  std::vector<std::vector<int64_t>> out;
+  for (auto& row : rows) out.push_back(std::move(row.out));
   return out;
 }
 
@@ -212,16 +314,17 @@ AnyLanguageModel AnyLanguageModel::load_pretrained(ModelFolder&& folder, const P
 }
 
 // The functions are const, but operator-> of a holder is not; a copy of the holder shares the model.
-at::Tensor AnyLanguageModel::forward(const at::Tensor& ids, Logits which) const {
-  return visit([&](auto model) { return detail::forward_with(*model, ids, which); });
+at::Tensor AnyLanguageModel::forward(const at::Tensor& ids, Logits which, const Padding& padding) const {
+  return visit([&](auto model) { return detail::forward_with(*model, ids, which, padding); });
 }
 
 at::Tensor AnyLanguageModel::forward_cached(const at::Tensor& ids, KVCache& cache, Logits which) const {
   return visit([&](auto model) { return detail::forward_cached_with(*model, ids, cache, which); });
 }
 
-at::Tensor AnyLanguageModel::loss(const at::Tensor& ids, const at::Tensor& targets) const {
-  return visit([&](auto model) { return model->loss(ids, targets); });
+at::Tensor AnyLanguageModel::loss(const at::Tensor& ids, const at::Tensor& targets,
+                                  const Padding& padding) const {
+  return visit([&](auto model) { return model->loss(ids, targets, padding); });
 }
 
 std::unique_ptr<KVCache> AnyLanguageModel::make_cache(int64_t batch, int64_t capacity) const {

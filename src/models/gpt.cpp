@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/embedding.h>
 
 #include <attentive/models/gpt.h>
 
@@ -102,25 +103,31 @@ void GPTImpl::set_context(std::shared_ptr<AttentionContext> context) {
   for (const auto& block : *trf_blocks) block->as<TransformerBlockImpl>()->att->context = context_;
 }
 
-at::Tensor GPTImpl::forward(const at::Tensor& ids, Logits which) {
-  const auto weights = tied_embedding(ids);
-  return LogitHead{weights.head()}.logits(features(weights, ids, nullptr, which));
+at::Tensor GPTImpl::forward(const at::Tensor& ids, Logits which, const Padding& padding) {
+  const PaddedRows rows(kName, ids, padding);
+  const auto weights = tied_embedding(rows.ids);
+  return rows.restored(LogitHead{weights.head()}.logits(features(weights, rows, nullptr, which)), which);
 }
 
 at::Tensor GPTImpl::forward_cached(const at::Tensor& ids, KVCache& cache, Logits which) {
   const auto weights = tied_embedding(ids);
-  return LogitHead{weights.head()}.logits(features(weights, ids, &cache, which));
+  return LogitHead{weights.head()}.logits(features(weights, {kName, ids, {}}, &cache, which));
 }
 
 TiedEmbedding GPTImpl::tied_embedding(const at::Tensor& ids) const {
   return {tok_emb->weight, options.tied() ? tok_emb->weight : out_head->weight, ids};
 }
 
-at::Tensor GPTImpl::features(const TiedEmbedding& weights, const at::Tensor& ids, KVCache* cache,
+at::Tensor GPTImpl::features(const TiedEmbedding& weights, const PaddedRows& rows, KVCache* cache,
                              Logits which) {
-  const auto first = check_ids(gpt_sizes(options), ids, cache);
-  auto x = weights.rows_of(ids);
-  if (pos_emb) {
+  const auto first = check_ids(gpt_sizes(options), rows.ids, cache);
+  TORCH_CHECK_NOT_IMPLEMENTED(!context_ || !rows.real.defined(), kName,
+                              ": expected no padding in a part of a longer sequence");
+  auto x = weights.rows_of(rows.ids);
+  const auto& starts = cache ? cache->padding() : rows.starts;
+  if (pos_emb && starts.defined()) {
+    x = x + at::embedding(pos_emb->weight, positions_after(starts, first, x.size(1)));
+  } else if (pos_emb) {
     x = by_runs(context_.get(), x, first,
                 [&](const at::Tensor& piece, int64_t offset) { return pos_emb->forward(piece, offset); });
   }
@@ -131,19 +138,22 @@ at::Tensor GPTImpl::features(const TiedEmbedding& weights, const at::Tensor& ids
                                 options.checkpoint());
     x = run_blocks<TransformerBlockImpl>(
         *trf_blocks, x, options.checkpoint(),
-        [](TransformerBlockImpl& block, const at::Tensor& y) { return block.forward(y); });
+        [mask = rows.mask()](TransformerBlockImpl& block, const at::Tensor& y) {
+          return block.forward(y, mask);
+        });
   } else {
     for (int64_t i = 0; i < options.num_layers(); ++i) {
       x = trf_blocks->at<TransformerBlockImpl>(static_cast<size_t>(i)).forward_cached(x, *cache, i);
     }
   }
-  return final_norm->forward(tokens_with_logits(x, which));
+  return final_norm->forward(tokens_with_logits(x, which, rows));
 }
 
-at::Tensor GPTImpl::loss(const at::Tensor& ids, const at::Tensor& targets) {
-  const auto weights = tied_embedding(ids);
-  return next_token_loss(gpt_sizes(options), ids, targets, {weights.head()},
-                         [&] { return features(weights, ids, nullptr, Logits::All); });
+at::Tensor GPTImpl::loss(const at::Tensor& ids, const at::Tensor& targets, const Padding& padding) {
+  const PaddedRows rows(kName, ids, padding);
+  const auto weights = tied_embedding(rows.ids);
+  return next_token_loss(gpt_sizes(options), rows, targets, {weights.head()},
+                         [&] { return features(weights, rows, nullptr, Logits::All); });
 }
 
 std::unique_ptr<KVCache> GPTImpl::make_cache(int64_t batch, int64_t capacity) const {

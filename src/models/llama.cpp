@@ -138,14 +138,16 @@ void LlamaImpl::reset() {
   }
 }
 
-at::Tensor LlamaImpl::forward(const at::Tensor& ids, const Mask& mask, Logits which) {
-  const auto weights = tied_embedding(ids);
-  return head(weights).logits(features(weights, ids, nullptr, mask, which));
+at::Tensor LlamaImpl::forward(const at::Tensor& ids, const Mask& mask, Logits which, const Padding& padding) {
+  const PaddedRows rows(kName, ids, padding, /*whole=*/!mask.empty());
+  const auto weights = tied_embedding(rows.ids);
+  return rows.restored(head(weights).logits(features(weights, rows, nullptr, mask & rows.mask(), which)),
+                       which);
 }
 
 at::Tensor LlamaImpl::forward_cached(const at::Tensor& ids, KVCache& cache, const Mask& mask, Logits which) {
   const auto weights = tied_embedding(ids);
-  return head(weights).logits(features(weights, ids, &cache, mask, which));
+  return head(weights).logits(features(weights, {kName, ids, {}}, &cache, mask, which));
 }
 
 TiedEmbedding LlamaImpl::tied_embedding(const at::Tensor& ids) const {
@@ -156,10 +158,10 @@ LogitHead LlamaImpl::head(const TiedEmbedding& weights) const {
   return {weights.head(), options.logit_softcap()};
 }
 
-at::Tensor LlamaImpl::features(const TiedEmbedding& weights, const at::Tensor& ids, KVCache* cache,
+at::Tensor LlamaImpl::features(const TiedEmbedding& weights, const PaddedRows& rows, KVCache* cache,
                                const Mask& mask, Logits which) {
-  check_ids(llama_sizes(options), ids, cache);
-  auto x = weights.rows_of(ids);
+  check_ids(llama_sizes(options), rows.ids, cache);
+  auto x = weights.rows_of(rows.ids);
   if (options.scaled_embedding()) {  // the factor is rounded to x's dtype, as in Gemma's training
     const auto root = std::sqrt(static_cast<double>(options.emb_dim()));
     x = x * at::scalar_tensor(root, at::TensorOptions(x.scalar_type()));
@@ -173,13 +175,14 @@ at::Tensor LlamaImpl::features(const TiedEmbedding& weights, const at::Tensor& i
       x = blocks->at<LlamaBlockImpl>(static_cast<size_t>(i)).forward_cached(x, *cache, i, mask);
     }
   }
-  return final_norm->forward(tokens_with_logits(x, which));
+  return final_norm->forward(tokens_with_logits(x, which, rows));
 }
 
-at::Tensor LlamaImpl::loss(const at::Tensor& ids, const at::Tensor& targets) {
-  const auto weights = tied_embedding(ids);
-  return next_token_loss(llama_sizes(options), ids, targets, head(weights),
-                         [&] { return features(weights, ids, nullptr, {}, Logits::All); });
+at::Tensor LlamaImpl::loss(const at::Tensor& ids, const at::Tensor& targets, const Padding& padding) {
+  const PaddedRows rows(kName, ids, padding);
+  const auto weights = tied_embedding(rows.ids);
+  return next_token_loss(llama_sizes(options), rows, targets, head(weights),
+                         [&] { return features(weights, rows, nullptr, rows.mask(), Logits::All); });
 }
 
 std::unique_ptr<KVCache> LlamaImpl::make_cache(int64_t batch, int64_t capacity) const {

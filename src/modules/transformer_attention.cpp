@@ -1,3 +1,5 @@
+#include <ATen/ops/arange.h>
+
 #include <attentive/functional/heads_and_windows.h>
 #include <attentive/modules/transformer_attention.h>
 
@@ -20,11 +22,20 @@ void check_cache(const TransformerAttentionOptions& layer, const KVCache& cache)
                     TransformerAttentionImpl::kName, ": expected a window of at most ",
                     ring ? ring->window() : 0,
                     " tokens with this RingKVCache, got window.left = ", options.window.left);
-  TORCH_CHECK_VALUE(!ring || !(layer.score() || layer.block_mask()), TransformerAttentionImpl::kName,
-                    ": expected no ", layer.score() ? "score" : "block_mask",
-                    " with a RingKVCache, whose keys have lost their places in the sequence, got \"",
+  TORCH_CHECK_VALUE(!(ring || cache.padding().defined()) || !(layer.score() || layer.block_mask()),
+                    TransformerAttentionImpl::kName, ": expected no ", layer.score() ? "score" : "block_mask",
+                    " with a ", ring ? "RingKVCache" : "padded KVCache",
+                    ", whose keys have lost their places in the sequence, got \"",
                     layer.score() ? layer.score().name() : layer.block_mask().mask().name(),
-                    "\"; a DenseKVCache keeps them");
+                    "\"; a DenseKVCache ", ring ? "" : "without padding ", "keeps them");
+}
+
+// Hides those keys of a layer that are padding.
+Mask without_padding(const Mask& mask, const KVCache& cache, int64_t layer) {
+  if (!cache.padding().defined()) return mask;
+  const auto end = cache.position(layer);
+  const auto token = at::arange(end - cache.stored(layer), end, cache.padding().options());
+  return mask & Mask::key_keep(token.ge(cache.padding().unsqueeze(1)));
 }
 
 }  // namespace
@@ -82,8 +93,9 @@ at::Tensor TransformerAttentionImpl::forward_cached(const at::Tensor& x, KVCache
 at::Tensor TransformerAttentionImpl::run(const at::Tensor& x, KVCache* cache, int64_t layer,
                                          const Mask& mask) {
   check_sequence(kName, "x", x, options.emb_dim(), W_query->weight);
-  const auto first = cache ? cache->position(layer) : 0;
-  check_context(kName, first + x.size(-2) * (context ? context->size() : 1), options.context_length());
+  const auto first = cache ? cache->position(layer) : 0, padding = cache ? cache->least_padding() : 0;
+  check_context(kName, first + x.size(-2) * (context ? context->size() : 1) - padding,
+                options.context_length());
   TORCH_CHECK_VALUE(!context || !position_bias, kName,
                     ": expected no position_bias for a sequence split over processes (context is set)");
   check_position_bias_tokens(kName, options.position_bias(), x.size(-2));
@@ -101,7 +113,8 @@ at::Tensor TransformerAttentionImpl::run(const at::Tensor& x, KVCache* cache, in
     k = by_runs(context.get(), k, first, rotate);
   }
   if (cache) std::tie(k, v) = cache->append(layer, k, v);
-  auto heads = merge_heads(attend(*this, q, k, v, mask, Weights::None).first);
+  const auto seen = cache ? without_padding(mask, *cache, layer) : mask;
+  auto heads = merge_heads(attend(*this, q, k, v, seen, Weights::None).first);
   if (W_gate) heads = heads * project(W_gate, batched(x)).sigmoid();
   return unbatched_like(x, project(out_proj, heads), {}).first;
 }

@@ -143,6 +143,46 @@ TEST_CASE("KVCache takes tokens back", "[kv_cache]") {
         "KVCache: expected a cache that has dropped no tokens, got one that holds 4 of 5 tokens");
 }
 
+TEST_CASE("KVCache keeps the padding of its rows", "[kv_cache]") {
+  DenseKVCache cache(small(), 12);
+  CHECK_FALSE(cache.padding().defined());
+  cache.set_padding(at::tensor({1, 3}));
+  CHECK(bit_equal(cache.padding(), at::tensor({1, 3}, at::kLong)));
+  CHECK(cache.least_padding() == 1);
+  CHECK(bit_equal(put(cache, 0, 4), tokens(0, 4)));
+  cache.reorder(at::tensor({1, 1, 0}));
+  CHECK(bit_equal(cache.padding(), at::tensor({3, 3, 1}, at::kLong)));
+  CHECK(cache.stored() == 3);  // the first token is padding of every row
+  cache.reorder(at::tensor({0, 1}));
+  CHECK(cache.least_padding() == 3);
+  CHECK(cache.position() == 4);
+  CHECK(cache.stored() == 1);
+  cache.append(0, tokens(4, 1), tokens(4, 1));
+  const auto [k, v] = cache.append(1, tokens(4, 1, 1), tokens(4, 1, 1));
+  CHECK(bit_equal(k.narrow(2, 0, 1), tokens(3, 1, 1).index_select(0, at::tensor({1, 1}))));
+  cache.truncate(4);
+  CHECK(cache.stored() == 1);
+  cache.truncate(2);
+  CHECK(cache.stored() == 0);
+  CHECK(cache.append(0, tokens(2, 1), tokens(2, 1)).first.size(2) == 1);
+  cache.append(1, tokens(2, 1), tokens(2, 1));
+  const auto refused = [&](const at::Tensor& padding) {
+    return value_error([&] { return cache.set_padding(padding), 0; });
+  };
+  CHECK(refused(at::tensor({1, 2})) == "KVCache: expected padding before the first token, got it after 3");
+  cache.reset();
+  CHECK_FALSE(cache.padding().defined());
+  CHECK(cache.least_padding() == 0);
+  CHECK(refused(at::tensor({1, -2})) == "KVCache: expected padding >= 0, got -2");
+  CHECK(refused(at::tensor({1})) ==
+        "KVCache: expected padding as integers of shape (2,), got Int tensor of shape (1,)");
+  CHECK(refused(at::zeros({2})) ==
+        "KVCache: expected padding as integers of shape (2,), got Float tensor of shape (2,)");
+  cache.set_padding(at::tensor({5, 4}));
+  cache.set_padding(at::tensor({0, 0}));
+  CHECK_FALSE(cache.padding().defined());
+}
+
 TEST_CASE("KVCache refuses misuse by name", "[kv_cache]") {
   DenseKVCache cache(small(), 10);
   const auto append = [&](int64_t layer, const at::Tensor& k, const at::Tensor& v) {

@@ -114,6 +114,21 @@ EXAMPLE(cache_rows) {
   std::cout << cache->options().batch << " sequences of " << cache->position() << " tokens\n";
 }
 
+EXAMPLE(uneven_prompts) {
+  GPT model(GPTOptions(27, 16, 32, 4, 2));
+  const std::vector<std::vector<int64_t>> prompts{{1, 2, 3, 4, 5}, {6, 7}};
+  const std::vector<GenerateOptions> options{{.max_new_tokens = 4, .seed = 1},
+                                             {.max_new_tokens = 9, .seed = 2, .stop_tokens = {0}}};
+  const auto texts = generate(*model, prompts, options);  // one list of new tokens for each prompt
+  std::cout << "the second text is that of its prompt alone: "
+            << (texts[1] == generate(*model, prompts[1], options[1])) << "\n";
+
+  const auto ids = at::tensor({1, 2, 3, 4, 5, 6, 7, 0, 0, 0}).view({2, 5});
+  const auto last = model->forward(ids, Logits::Last, {.lengths = at::tensor({5, 2})});
+  const auto alone = model->forward(ids.slice(0, 1).slice(1, 0, 2), Logits::Last);
+  std::cout << "and so are its logits: " << last[1].allclose(alone[0], 1e-4, 1e-5) << "\n";
+}
+
 EXAMPLE(ring) {
   // Four heads of eight features, each token sees itself and the 63 before it, for as long as you like.
   TransformerAttention layer(TransformerAttentionOptions(32, 4)

@@ -425,6 +425,8 @@ TEST_CASE("GPT computes a sequence whose tokens are in another order in its cont
   const auto context = std::make_shared<Swapped>();
   model->set_context(context);
   CHECK(difference(swapped(model->forward(swapped(ids, 1)), 1), want) == "");
+  CHECK_THROWS_WITH(model->forward(ids, Logits::All, {at::arange(11, 13)}),
+                    ContainsSubstring("GPT: expected no padding in a part of a longer sequence"));
   const auto cache = model->make_cache(2);
   CHECK_THROWS_WITH(model->forward_cached(ids, *cache), ContainsSubstring("expected no cache"));
   model->options.checkpoint(1);

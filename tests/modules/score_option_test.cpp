@@ -7,6 +7,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <catch2/catch_test_macros.hpp>
@@ -178,6 +179,14 @@ TEST_CASE("a ring of keys refuses functions of places, by name", "[score_option]
       refused(layer().block_mask(window())) ==
       "TransformerAttention: expected no block_mask with a RingKVCache, whose keys have lost their places in "
       "the sequence, got \"window\"; a DenseKVCache keeps them");
+  TransformerAttention m(layer().score(distances()));
+  DenseKVCache padded({.num_kv_heads = 2, .head_dim = 2}, 5);
+  padded.set_padding(at::ones({1}, at::kLong));
+  CHECK(value_error([&] {
+          m->forward_cached(at::randn({1, 3, 8}), padded, 0);
+        }) ==
+        "TransformerAttention: expected no score with a padded KVCache, whose keys have lost their places in "
+        "the sequence, got \"distances\"; a DenseKVCache without padding keeps them");
 }
 
 TEST_CASE("a layer takes a mask whose tiles are kept, for the lengths that it has", "[score_option]") {

@@ -27,6 +27,9 @@ struct KVCacheOptions {
 /// are counted from 0 and never renumbered, even when old ones are dropped: `position` is what position
 /// encodings need. After any error the cache is unchanged.
 ///
+/// Sequences of different lengths end together: `set_padding` says how many tokens before the first one of
+/// each are none. They count in `position`, `stored` and the capacity, and no query sees their keys.
+///
 /// Under autocast, a cache may have autocast's dtype, to which keys and values are then cast as attention
 /// casts them, or a dtype that represents every number of that dtype exactly, such as float32. Either way the
 /// results are those of a pass without a cache.
@@ -55,14 +58,24 @@ class KVCache {
   /// The largest number of tokens that one `append` can take now.
   virtual int64_t room() const = 0;
 
-  /// Drops all tokens; with `batch`, the cache holds that many sequences afterwards. Throws c10::ValueError
-  /// unless batch > 0, and c10::OutOfMemoryError. Memory: the old and the new batch until the call returns.
+  /// The first padding[b] tokens that sequence b will append are padding: `TransformerAttention` hides their
+  /// keys, and the position of a token is `position` less padding[b]. padding: (B) integers, on any device.
+  /// Throws c10::ValueError for a cache with tokens, another shape or a negative number.
+  void set_padding(const at::Tensor& padding);
+  /// (B) int64 on the cache's device; undefined if there is none in any sequence.
+  const at::Tensor& padding() const { return padding_; }
+  /// The padding of the longest sequence: it has seen `position` less this many tokens.
+  int64_t least_padding() const { return least_padding_; }
+
+  /// Drops all tokens and the padding; with `batch`, the cache holds that many sequences afterwards. Throws
+  /// c10::ValueError unless batch > 0, and c10::OutOfMemoryError. Memory: the old and the new batch until the
+  /// call returns.
   void reset();
   void reset(int64_t batch);
   /// Sequence i continues the former sequence rows[i], for beam search or for one prompt copied to many
   /// sequences. The batch becomes rows.size(0). rows: (B') integers. Throws c10::ValueError for a row outside
   /// the batch or in the middle of a forward pass, and c10::OutOfMemoryError. Memory: one layer, or the new
-  /// batch if its size differs.
+  /// batch if its size differs. Tokens that are padding of every sequence left are no longer stored.
   void reorder(const at::Tensor& rows);
   /// Removes the newest tokens, so that `length` tokens have been seen. Throws c10::ValueError for a length
   /// beyond the tokens seen, if old tokens have already been dropped, or in the middle of a forward pass.
@@ -98,6 +111,8 @@ class KVCache {
   KVCacheOptions options_;
   int64_t slots_;
   std::vector<Layer> layers_;
+  at::Tensor padding_;
+  int64_t least_padding_ = 0;
 };
 
 /// A cache that keeps every token, in memory that is reserved at once for `capacity` tokens.

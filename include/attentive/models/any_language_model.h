@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -58,11 +59,11 @@ class AnyLanguageModel {
   }
 
   /// ids (B, T) -> logits (B, T, vocab_size), or (B, 1, vocab_size) with `Logits::Last`
-  at::Tensor forward(const at::Tensor& ids, Logits which = Logits::All) const;
+  at::Tensor forward(const at::Tensor& ids, Logits which = Logits::All, const Padding& padding = {}) const;
   /// Processes tokens that follow those in the cache; ids holds only the new tokens, and so do the logits.
   at::Tensor forward_cached(const at::Tensor& ids, KVCache& cache, Logits which = Logits::All) const;
   /// The mean cross-entropy of predicting `targets` (B, T), in nats per token.
-  at::Tensor loss(const at::Tensor& ids, const at::Tensor& targets) const;
+  at::Tensor loss(const at::Tensor& ids, const at::Tensor& targets, const Padding& padding = {}) const;
   std::unique_ptr<KVCache> make_cache(int64_t batch = 1, int64_t capacity = 0) const;
 
  private:
@@ -72,6 +73,11 @@ class AnyLanguageModel {
 /// Calls `attentive::generate` or `save_model_folder` with the model inside.
 std::vector<int64_t> generate(const AnyLanguageModel& model, const std::vector<int64_t>& prompt,
                               const GenerateOptions& options = {});
+template <std::same_as<std::vector<int64_t>> Prompt>
+std::vector<std::vector<int64_t>> generate(const AnyLanguageModel& model, const std::vector<Prompt>& prompts,
+                                           const std::vector<GenerateOptions>& options) {
+  return model.visit([&](auto holder) { return generate(*holder, prompts, options); });
+}
 void save_model_folder(const std::filesystem::path& path, const AnyLanguageModel& model,
                        const SaveFolderOptions& options = {});
 

@@ -23,6 +23,21 @@ namespace attentive {
 enum class Logits { All, Last };
 std::string_view to_string(Logits value);
 
+/// The end of a row of ids that holds padding.
+enum class PaddingSide { Left, Right };
+std::string_view to_string(PaddingSide value);
+
+/// Rows of different length in one batch of ids (B, T). What padding holds changes no result, and logits of
+/// padding are finite numbers without a meaning. Positions and context_length count real tokens, and
+/// `Logits::Last` means the last real token of each row.
+///
+///   auto logits = model->forward(ids, attentive::Logits::All, {.lengths = at::tensor({5, 2})});
+struct Padding {
+  /// (B) integers on any device: the real tokens of each row, in [1, T]; undefined: all T.
+  at::Tensor lengths = {};
+  PaddingSide side = PaddingSide::Right;
+};
+
 /// How the next token is chosen.
 struct SamplingOptions {
   double temperature = 1.0;  ///< divides the logits; 0: always the most likely token
@@ -105,10 +120,24 @@ concept ChoosesLogitsAfterMask = requires(Model& model, const at::Tensor& ids, K
   model.forward(ids, Mask(), Logits::Last);
   model.forward_cached(ids, cache, Mask(), Logits::Last);
 };
-
 template <class Model>
-at::Tensor forward_with(Model& model, const at::Tensor& ids, Logits which) {
-  if constexpr (ChoosesLogits<Model>)
+concept TakesPadding = ChoosesLogits<Model> && requires(Model& model, const at::Tensor& ids) {
+  model.forward(ids, Logits::Last, Padding());
+};
+template <class Model>
+concept TakesPaddingAfterMask = ChoosesLogitsAfterMask<Model> &&
+    requires(Model& model, const at::Tensor& ids) {
+  model.forward(ids, Mask(), Logits::Last, Padding());
+};
+
+// A model without padding is never given one.
+template <class Model>
+at::Tensor forward_with(Model& model, const at::Tensor& ids, Logits which, const Padding& padding) {
+  if constexpr (TakesPadding<Model>)
+    return model.forward(ids, which, padding);
+  else if constexpr (TakesPaddingAfterMask<Model>)
+    return model.forward(ids, Mask(), which, padding);
+  else if constexpr (ChoosesLogits<Model>)
     return model.forward(ids, which);
   else if constexpr (ChoosesLogitsAfterMask<Model>)
     return model.forward(ids, Mask(), which);
@@ -131,13 +160,16 @@ struct LanguageModelView {
   torch::nn::Module& module;
   int64_t context_length;
   bool last_logits;  ///< whether the functions return the logits of the last token only
-  std::function<at::Tensor(const at::Tensor&)> forward;
+  std::function<at::Tensor(const at::Tensor&, const Padding&)> forward;
   std::function<at::Tensor(const at::Tensor&, KVCache&)> forward_cached;
-  std::function<std::unique_ptr<KVCache>(int64_t capacity)> make_cache;
+  std::function<std::unique_ptr<KVCache>(int64_t batch, int64_t capacity)> make_cache;
 };
 
 std::vector<int64_t> generate(const LanguageModelView& model, const std::vector<int64_t>& prompt,
                               const GenerateOptions& options);
+std::vector<std::vector<int64_t>> generate(const LanguageModelView& model,
+                                           const std::vector<std::vector<int64_t>>& prompts,
+                                           const std::vector<GenerateOptions>& options);
 
 template <CausalLanguageModel Model>
 int64_t context_length_of(Model& model) {
@@ -148,7 +180,27 @@ int64_t context_length_of(Model& model) {
   }
 }
 
+template <CausalLanguageModel Model>
+LanguageModelView view_of(Model& model) {
+  return {model,
+          context_length_of(model),
+          ChoosesLogits<Model> || ChoosesLogitsAfterMask<Model>,
+          [&](const at::Tensor& ids, const Padding& padding) {
+            return forward_with(model, ids, Logits::Last, padding);
+          },
+          [&](const at::Tensor& ids, KVCache& cache) {
+            return forward_cached_with(model, ids, cache, Logits::Last);
+          },
+          [&](int64_t batch, int64_t capacity) { return model.make_cache(batch, capacity); }};
+}
+
 }  // namespace detail
+
+/// What `generate` needs of a model for several prompts: its functions take several rows and a `Logits`,
+/// `forward` takes a `Padding` after it, and `forward_cached` counts positions from `KVCache::padding`.
+template <class Model>
+concept PaddedLanguageModel = CausalLanguageModel<Model> &&
+    (detail::TakesPadding<Model> || detail::TakesPaddingAfterMask<Model>);
 
 /// Continues a prompt and returns the new tokens. The model runs in evaluation mode.
 ///
@@ -166,15 +218,26 @@ int64_t context_length_of(Model& model) {
 template <CausalLanguageModel Model>
 std::vector<int64_t> generate(Model& model, const std::vector<int64_t>& prompt,
                               const GenerateOptions& options = {}) {
-  return detail::generate(
-      {model, detail::context_length_of(model),
-       detail::ChoosesLogits<Model> || detail::ChoosesLogitsAfterMask<Model>,
-       [&](const at::Tensor& ids) { return detail::forward_with(model, ids, Logits::Last); },
-       [&](const at::Tensor& ids, KVCache& cache) {
-         return detail::forward_cached_with(model, ids, cache, Logits::Last);
-       },
-       [&](int64_t capacity) { return model.make_cache(int64_t{1}, capacity); }},
-      prompt, options);
+  return detail::generate(detail::view_of(model), prompt, options);
+}
+
+/// Continues several prompts at once and returns one list of new tokens for each: what the function above
+/// returns for it alone, up to the rounding of the logits. `options` has one element for all prompts, or one
+/// for each. `use_cache` and `prefill_chunk` must agree; everything else, seeds and callbacks included,
+/// belongs to the prompt, and one element for all prompts means the same seed and callbacks for each.
+///
+/// A prompt that has ended leaves the batch. One that slides leaves it as well, and continues with the others
+/// that did, after all that did not. The order of callbacks of different prompts is not specified.
+/// Throws the errors of the function above with the number of the prompt, and c10::ValueError for another
+/// number of options.
+/// Memory: that of one prompt, as if it were as long as the longest, times their number.
+///
+///   const std::vector<std::vector<int64_t>> prompts{{1, 5, 7, 2}, {3, 4}};
+///   auto texts = attentive::generate(*model, prompts, {{.seed = 1}, {.seed = 2}});
+template <PaddedLanguageModel Model, std::same_as<std::vector<int64_t>> Prompt>
+std::vector<std::vector<int64_t>> generate(Model& model, const std::vector<Prompt>& prompts,
+                                           const std::vector<GenerateOptions>& options) {
+  return detail::generate(detail::view_of(model), prompts, options);
 }
 
 }  // namespace attentive

@@ -100,16 +100,18 @@ class GPTImpl : public Module<GPTImpl> {
   void reset_parameters();
 
   /// From now on, ids hold this process's part of a longer sequence; nullptr ends that. Positions, attention
-  /// and context_length refer to the whole sequence; `forward_cached` and the option checkpoint are refused.
+  /// and context_length refer to the whole sequence; `forward_cached`, padding and the option checkpoint are
+  /// refused.
   void set_context(std::shared_ptr<AttentionContext> context);
 
-  at::Tensor forward(const at::Tensor& ids, Logits which = Logits::All);
+  at::Tensor forward(const at::Tensor& ids, Logits which = Logits::All, const Padding& padding = {});
   /// Processes tokens that follow those in the cache; ids holds only the new tokens, and so do the logits.
+  /// Rows of different length begin with padding, which `KVCache::set_padding` counts.
   at::Tensor forward_cached(const at::Tensor& ids, KVCache& cache, Logits which = Logits::All);
   /// The mean cross-entropy of predicting `targets` (B, T), in nats per token. Targets of -100, such as those
-  /// of a prompt, do not count.
+  /// of a prompt, do not count, and neither does padding.
   /// If all logits would take more than 128 MiB, they are computed in chunks, by `linear_cross_entropy`.
-  at::Tensor loss(const at::Tensor& ids, const at::Tensor& targets);
+  at::Tensor loss(const at::Tensor& ids, const at::Tensor& targets, const Padding& padding = {});
 
   /// An empty cache that fits this model, its device and its dtype (under autocast, autocast's dtype): a
   /// `RingKVCache` if the model has a window and no context_length, otherwise a `DenseKVCache`. `capacity` 0
@@ -124,10 +126,11 @@ class GPTImpl : public Module<GPTImpl> {
   torch::nn::Linear out_head{nullptr};  ///< empty if tied
 
  private:
-  FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(Logits::All)})
+  FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(Logits::All)}, {2, torch::nn::AnyValue(Padding())})
 
   class TiedEmbedding tied_embedding(const at::Tensor& ids) const;
-  at::Tensor features(const TiedEmbedding& weights, const at::Tensor& ids, KVCache* cache, Logits which);
+  at::Tensor features(const TiedEmbedding& weights, const struct PaddedRows& rows, KVCache* cache,
+                      Logits which);
 
   std::shared_ptr<AttentionContext> context_;
 };

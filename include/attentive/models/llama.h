@@ -129,16 +129,17 @@ class LlamaImpl : public Module<LlamaImpl> {
 
   void reset() override;
 
-  /// `mask` hides keys, for instance padding (`Mask::key_lengths`).
-  at::Tensor forward(const at::Tensor& ids, const Mask& mask = {}, Logits which = Logits::All);
+  /// `mask` hides keys beside the padding. With a mask, context_length counts padding as well.
+  at::Tensor forward(const at::Tensor& ids, const Mask& mask = {}, Logits which = Logits::All,
+                     const Padding& padding = {});
   /// Processes tokens that follow those in the cache; ids holds only the new tokens. `mask` covers every key,
-  /// cached ones included.
+  /// cached ones included. Rows of different length begin with padding, which `KVCache::set_padding` counts.
   at::Tensor forward_cached(const at::Tensor& ids, KVCache& cache, const Mask& mask = {},
                             Logits which = Logits::All);
   /// The mean cross-entropy of predicting `targets` (B, T), in nats per token. Targets of -100, such as those
-  /// of a prompt, do not count.
+  /// of a prompt, do not count, and neither does padding.
   /// If all logits would take more than 128 MiB, they are computed in chunks, by `linear_cross_entropy`.
-  at::Tensor loss(const at::Tensor& ids, const at::Tensor& targets);
+  at::Tensor loss(const at::Tensor& ids, const at::Tensor& targets, const Padding& padding = {});
 
   /// An empty cache that fits this model, its device and its dtype (under autocast, autocast's dtype): a
   /// `RingKVCache` if every layer has a window and there is no context_length, otherwise a `DenseKVCache`.
@@ -152,12 +153,13 @@ class LlamaImpl : public Module<LlamaImpl> {
   torch::nn::Linear out_head{nullptr};  ///< empty if tied
 
  private:
-  FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(Mask())}, {2, torch::nn::AnyValue(Logits::All)})
+  FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(Mask())}, {2, torch::nn::AnyValue(Logits::All)},
+                           {3, torch::nn::AnyValue(Padding())})
 
   class TiedEmbedding tied_embedding(const at::Tensor& ids) const;
   struct LogitHead head(const TiedEmbedding& weights) const;
-  at::Tensor features(const TiedEmbedding& weights, const at::Tensor& ids, KVCache* cache, const Mask& mask,
-                      Logits which);
+  at::Tensor features(const TiedEmbedding& weights, const struct PaddedRows& rows, KVCache* cache,
+                      const Mask& mask, Logits which);
 };
 using Llama = ModuleHolder<LlamaImpl>;
 

@@ -87,7 +87,8 @@ class TransformerAttentionImpl : public Module<TransformerAttentionImpl> {
   /// Like `forward`, for tokens that follow those in the cache: x holds only the new tokens; `mask` covers
   /// every key, cached ones included. Requires bottom-right causal attention and, with a `RingKVCache`, a
   /// window no larger than the cache's and neither `score` nor `block_mask`, since it forgets where its keys
-  /// are.
+  /// are; so does a cache with padding, whose keys are hidden. The rotation counts padding as well, which
+  /// changes no distance between tokens.
   at::Tensor forward_cached(const at::Tensor& x, KVCache& cache, int64_t layer, const Mask& mask = {});
 
   int64_t head_dim() const {
