@@ -1,10 +1,12 @@
 #include <algorithm>
+#include <vector>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
 
 #include <attentive/functional/attention.h>
+#include <attentive/functional/merge_attention.h>
 
 #include "support/exercise.h"
 #include "task.h"
@@ -32,9 +34,16 @@ struct Call {
   }
 };
 
-void check(const AttentionResult& got, const AttentionResult& expected, int hint, const std::string& what) {
+void check(const AttentionResult& got, const std::vector<AttentionResult>& parts, int hint,
+           const std::string& what) {
+  const auto expected = attentive::merge_attention(parts);
   want_close(got.output, expected.output, hint, "the output of " + what);
   want_close(got.logsumexp, expected.logsumexp, hint, "the logsumexp of " + what);
+}
+
+void check_halves(const Call& call, int64_t first, int64_t length, int hint, const std::string& what) {
+  const auto a = call.part(0, first, length), b = call.part(first, 8 - first, length);
+  check(merge_halves(a, b), {a, b}, hint, what);
 }
 
 }  // namespace
@@ -43,15 +52,11 @@ void check(const AttentionResult& got, const AttentionResult& expected, int hint
 EXERCISE(10) {
   using namespace exercises;
   const Call call(1.0);
-  check(merge_halves(call.part(0, 4), call.part(4, 4)), call.part(0, 8), 1, "two halves of 4 keys");
-  check(merge_halves(call.part(0, 1), call.part(1, 7)), call.part(0, 8), 1, "1 key and 7 others");
-  check(merge_halves(merge_halves(call.part(0, 3), call.part(3, 2)), call.part(5, 3)), call.part(0, 8), 2,
-        "three parts, merged one after another");
-  const Call large(400.0);
-  check(merge_halves(large.part(0, 4), large.part(4, 4)), large.part(0, 8), 2,
-        "two halves with scores of some hundreds");
-  check(merge_halves(call.part(0, 4, 3), call.part(4, 4, 3)), call.part(0, 8, 3), 3,
-        "two halves, one of them without any key");
-  check(merge_halves(call.part(0, 4, 0), call.part(4, 4, 0)), call.part(0, 8, 0), 3,
-        "two halves without any key");
+  check_halves(call, 4, 8, 1, "two halves of 4 keys");
+  check_halves(call, 1, 8, 1, "1 key and 7 others");
+  const auto a = call.part(0, 3), b = call.part(3, 2), c = call.part(5, 3);
+  check(merge_halves(merge_halves(a, b), c), {a, b, c}, 2, "three parts, merged one after another");
+  check_halves(Call(400.0), 4, 8, 2, "two halves with scores of some hundreds");
+  check_halves(call, 4, 3, 3, "two halves, one of them without any key");
+  check_halves(call, 4, 0, 3, "two halves without any key");
 }

@@ -19,6 +19,7 @@
 #include <attentive/functional/heads_and_windows.h>
 #include <attentive/functional/linear_attention.h>
 #include <attentive/functional/linear_cross_entropy.h>
+#include <attentive/functional/merge_attention.h>
 #include <attentive/functional/named_masks.h>
 #include <attentive/modules/convert.h>
 #include <attentive/modules/module.h>

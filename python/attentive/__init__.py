@@ -26,6 +26,7 @@ from attentive.functional import (  # noqa: E402
     attention_varlen,
     draw_dropout_key,
     explain,
+    merge_attention,
 )
 
 __version__ = _build.VERSION
@@ -45,6 +46,7 @@ __all__ = [
     "enable",
     "enabled",
     "explain",
+    "merge_attention",
     "report",
     "reset_report",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, TypeVar, overload
 
@@ -230,6 +230,24 @@ def attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, *, logsumexp=False, **
         **given,
     )
     return AttentionResult(found[0], None, found[1]) if logsumexp else found[0]
+
+
+def merge_attention(outputs: Sequence[Tensor], logsumexps: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Output and logsumexp over all keys, from those of attention by the same queries over parts of the keys.
+
+    outputs: (..., Tq, Dv) each, of one dtype; logsumexps: (..., Tq) each -> output (..., Tq, Dv), logsumexp (..., Tq).
+
+    The share of a part is exp(its logsumexp - that of the result). A part of -inf has no share, whatever its output holds; if
+    all are -inf, the output is 0 and the logsumexp -inf. Outputs of a half type are summed in float32 and rounded once; the
+    logsumexp is float32, or float64 if one of them is. Gradients of any order flow to both, and under ``torch.func`` too. A
+    packed output (Tq, H, Dv) is transposed first: ``output.transpose(0, 1)``.
+
+    Raises ValueError or TypeError for no parts, and for shapes, dtypes and devices that do not fit.
+
+        near, far = (attention(q, *kv, logsumexp=True) for kv in ((k1, v1), (k2, v2)))
+        y, lse = merge_attention([near.output, far.output], [near.logsumexp, far.logsumexp])
+    """
+    return _called("merge_attention", _operators.merge_attention, outputs, logsumexps)
 
 
 def draw_dropout_key(generator: torch.Generator | None = None) -> Tensor:

@@ -97,6 +97,131 @@ class TestGradients:
             torch.testing.assert_close(a.double(), b, rtol=1e-4, atol=1e-5)
 
 
+def turned(x):
+    """The numbers of x with dimensions that lie in reverse order."""
+    order = list(range(x.dim()))[::-1]
+    return x.permute(order).contiguous().permute(order).clone(memory_format=torch.preserve_format)
+
+
+def with_gaps(x):
+    """The numbers of x between others in memory."""
+    between = torch.full_like(x, torch.nan) if x.is_floating_point() else torch.zeros_like(x)
+    return torch.stack([x, between], -1)[..., 0]
+
+
+class TestSavedTensorHooks:
+    """Hooks of saved tensors may hand back copies of any strides: no derivative changes."""
+
+    @pytest.mark.parametrize("move", [torch.clone, turned, with_gaps], ids=lambda move: move.__name__)
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+    def test_derivatives(self, move, dtype):
+        q, k, v = qkv(dtype, grad=True)
+        *tokens, ends_q, ends_k = packed(dtype, grad=True)
+        bias = torch.randn(1, H, L, S, dtype=dtype, requires_grad=True)
+        slopes, sinks = (torch.rand(H, dtype=dtype, requires_grad=True) for _ in range(2))
+        key = torch.tensor(5)
+        terms = {"alibi_slopes": slopes, "sinks": sinks, "dropout_p": 0.2, "dropout_key": key, "logsumexp": True}
+        mask = Mask.bias(bias) & Mask.key_lengths(torch.tensor([7, 4])) & (torch.rand(L, S) > 0.2)
+
+        def merged(q, k, v):
+            parts = [attention(q, k[:, :, own], v[:, :, own], logsumexp=True) for own in (slice(0, 3), slice(3, S))]
+            return attentive.merge_attention([one.output for one in parts], [one.logsumexp for one in parts])
+
+        def accelerated(q, k, v):
+            with attentive.enabled():
+                return torch.nn.functional.scaled_dot_product_attention(q, k, v, bias, dropout_p=0.2, enable_gqa=True),
+        more = [slopes, sinks]
+        calls = {
+            "attention": (lambda: attention(q, k, v, mask=mask, softcap=2.0, weights="dropped", **terms), [q, k, v, bias, *more]),
+            "torch": (lambda: (attention(q, k, v, causal="bottom_right", backend="torch"),), [q, k, v]),
+            "packed": (lambda: attention_varlen(*tokens, ends_q, ends_k, window=(2, 1), **terms)[::2], [*tokens, *more]),
+            "merge_attention": (lambda: merged(q, k, v), [q, k, v]),
+            "enable": (lambda: accelerated(q, k, v), [q, k, v, bias]),
+        }
+        for name, (call, leaves) in calls.items():
+            def derivatives():
+                torch.manual_seed(3)
+                loss = sum(x.square().sum() for x in call())
+                first = torch.autograd.grad(loss, leaves, retain_graph=True)
+                graph = torch.autograd.grad(loss, leaves, create_graph=True)
+                if name == "torch":  # which has no second derivative where the kernel computes it
+                    return first
+                return *first, *graph, *torch.autograd.grad(sum(x.square().sum() for x in graph), leaves)
+            want = derivatives()
+            with torch.autograd.graph.saved_tensors_hooks(move, lambda x: x):
+                got = derivatives()
+            for n, (a, b) in enumerate(zip(got, want, strict=True)):
+                limit = (1e-11 if dtype is torch.float64 else 2e-5) * b.abs().max().item()
+                assert (a - b).abs().max() <= limit, (name, n)
+
+
+class TestMergeAttention:
+    def parts(self, dtype=torch.float32, grad=False):
+        q, k, v = (x.detach().requires_grad_(grad) for x in qkv(dtype))
+        own = (slice(0, 3), slice(3, 4), slice(4, S))
+        return q, k, v, [attention(q, k[:, :, at], v[:, :, at], logsumexp=True) for at in own]
+
+    @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str)
+    def test_numbers(self, dtype):
+        q, k, v, parts = self.parts(dtype)
+        y, lse = attentive.merge_attention([one.output for one in parts], [one.logsumexp for one in parts])
+        want, _, want_lse = dense.attend(q.double(), k.double(), v.double())
+        assert y.dtype is dtype and lse.dtype is (torch.float64 if dtype is torch.float64 else torch.float32)
+        dense.close(y, want, dtype)
+        dense.close(lse, want_lse, dtype)
+
+    def test_a_part_of_minus_infinity_has_no_share(self):
+        nothing, junk = torch.full((2, 3), -torch.inf), torch.full((2, 3, 4), torch.nan)
+        leaves = [x.requires_grad_() for x in (junk, torch.randn(2, 3, 4), nothing, torch.randn(2, 3))]
+        for outputs, sums in ((leaves[:2], leaves[2:]), ([junk, junk], [nothing, nothing])):
+            y, lse = attentive.merge_attention(outputs, sums)
+            if sums[1] is nothing:
+                assert y.eq(0).all() and lse.eq(-torch.inf).all()
+            else:
+                assert y.equal(outputs[1]) and lse.equal(sums[1])
+            for gradient in torch.autograd.grad(y.sum() + lse.sum(), [junk, nothing]):
+                assert gradient.eq(0).all()
+
+    def test_machinery(self):
+        def whole(q, k, v):
+            parts = [attention(q, k[:, :, at], v[:, :, at], logsumexp=True) for at in (slice(0, 3), slice(3, 99))]
+            return attentive.merge_attention([one.output for one in parts], [one.logsumexp for one in parts])
+
+        def leaves():
+            return [x.detach().requires_grad_() for x in qkv(torch.float64)]
+        assert torch.autograd.gradcheck(whole, leaves()) and torch.autograd.gradgradcheck(whole, leaves())
+        _, _, _, parts = self.parts(torch.float64)
+        outputs, sums = ([one[n].detach() for one in parts] for n in (0, 2))
+        torch.library.opcheck(OPERATORS.merge_attention.default, ([x.clone().requires_grad_() for x in outputs], sums))
+        merge = attentive.merge_attention
+        want = merge(outputs, sums)
+        for dynamic in (False, True):
+            compiled = torch.compile(lambda *x: merge(x[:3], x[3:]), fullgraph=True, dynamic=dynamic)
+            for got in (compiled(*outputs, *sums), compiled(*(x[:, :, 1:] for x in (*outputs, *sums)))):
+                for a, b in zip(got, want, strict=True):
+                    torch.testing.assert_close(a, b[:, :, -a.shape[2]:])
+        gradient = torch.func.grad(lambda x: merge([x, *outputs[1:]], sums)[0].square().sum())(outputs[0])
+        assert gradient.shape == outputs[0].shape and gradient.abs().max() > 0
+        mapped = torch.func.vmap(lambda *x: merge(x[:3], x[3:]))(*outputs, *sums)
+        torch.testing.assert_close(mapped, want)
+        meta = merge([x.to("meta") for x in outputs], [x.to("meta") for x in sums])
+        assert meta[0].shape == want[0].shape and meta[1].shape == want[1].shape
+        with torch._subclasses.FakeTensorMode() as mode:
+            fake = merge([mode.from_tensor(x) for x in outputs], [mode.from_tensor(x) for x in sums])
+        assert fake[0].shape == want[0].shape and fake[1].dtype is torch.float64
+
+    def test_errors(self):
+        x, sums = torch.ones(2, 3, 4), torch.ones(2, 3)
+        for outputs, logsumexps, message in (
+            ([], [], "merge_attention: expected one part or more, got none"),
+            ([x, x], [sums], "expected as many logsumexps as outputs, got 2 outputs and 1 logsumexps"),
+            ([x], [x], r"expected a logsumexp \(..., Tq\) for an output of shape \[2, 3, 4\], got one of"),
+            (7, [sums], "merge_attention: expected outputs of type List.Tensor., got"),
+        ):
+            with pytest.raises(TypeError if outputs == 7 else ValueError, match=message):
+                attentive.merge_attention(outputs, logsumexps)
+
+
 class Attend(torch.nn.Module):
     def __init__(self, **options):
         super().__init__()

@@ -64,7 +64,7 @@ kernels::Gradients backward(const Problem& problem, uint64_t key, const Tensor& 
   native_cpu::Wanted wanted;
   if (want_bias) wanted.want_bias(problem.bias, problem.q.scalar_type());
   native_cpu::Incoming incoming;
-  incoming.output = native_cpu::with_unit_stride(grad_output);
+  incoming.output = kernels::with_unit_stride(grad_output);
   return native_cpu::compute_gradients(prepared.call, prepared.tensors, computed, incoming, wanted);
 }
 
@@ -112,8 +112,8 @@ std::tuple<Tensor, Tensor, Tensor> flash_backward(const Tensor& grad_output, con
     return at::native::_scaled_dot_product_flash_attention_cpu_backward(
         grad_output, q, k, v, output, logsumexp, dropout_p, causal, mask, scale);
   }
-  const native_cpu::Computed computed{native_cpu::with_unit_stride(output), {}, statistics_of(logsumexp)};
-  const auto gradients = backward(*decision.problem, 0, grad_output, computed, /*want_bias=*/false);
+  const auto gradients = backward(*decision.problem, 0, grad_output, {output, {}, statistics_of(logsumexp)},
+                                  /*want_bias=*/false);
   return {lying_by_token(gradients.q), lying_by_token(gradients.k), lying_by_token(gradients.v)};
 }
 

@@ -1,14 +1,16 @@
+#include <limits>
 #include <optional>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/logaddexp.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
 #include <attentive/distributed/context_attention.h>
+#include <attentive/functional/merge_attention.h>
 
 #include "core/check.h"
 #include "distributed/connection.h"
@@ -180,10 +182,15 @@ AttentionResult by_ring(const ContextCall& call) {
   auto result = distributed::ring_attention(call.messages(), call.whole, call.q.to(dtype), call.k.to(dtype),
                                             call.v.to(dtype));
   if (call.whole.sinks().defined()) {
-    // A sink acts as one more logit without a value.
-    const auto without = result.logsumexp;
-    result.logsumexp = at::logaddexp(without, call.whole.sinks().to(dtype).view({1, -1, 1}));
-    result.output = result.output * (without - result.logsumexp).exp().unsqueeze(3);
+    // A sink acts as one more logit, whose value is 0, in the rows that see a key.
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    const auto logits = call.whole.sinks()
+                            .to(dtype)
+                            .view({1, -1, 1})
+                            .expand_as(result.logsumexp)
+                            .masked_fill(result.logsumexp.eq(-kInfinity), -kInfinity);
+    const auto value = at::zeros({1}, result.output.options()).expand_as(result.output);
+    result = merge_attention({result, {value, {}, logits}});
   }
   result.output = result.output.to(call.whole.dtype());
   return result;

@@ -11,10 +11,11 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/logaddexp.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
+
+#include <attentive/functional/merge_attention.h>
 
 #include "distributed/connection.h"
 #include "distributed/context_parts.h"
@@ -31,9 +32,7 @@ using torch::autograd::variable_list;
 //   O = 0, LSE = -inf
 //   for each rank's K, V:
 //     O', LSE' = attention of our Q over K, V alone, and its logsumexp
-//     LSE" = log(exp LSE + exp LSE')
-//     O    = O exp(LSE - LSE") + O' exp(LSE' - LSE")
-//     LSE  = LSE"
+//     O, LSE   = merge_attention of O, LSE and O', LSE'
 //
 // The backward pass runs the ring once more. With P' = exp(LSE' - LSE), the share of these keys, the
 // gradients of O' and LSE' are P' dO and P' (dO . (O' - O) + dLSE). They give dQ, which stays in this
@@ -197,11 +196,10 @@ class RingAttention : public torch::autograd::Function<RingAttention> {
       visit.for_each_half([&](int64_t half, const PartPlace& place) {
         const auto part = ring->whole.part(visit.query_rows(q, half), visit.kv.k, visit.kv.v, place,
                                            /*with_sinks=*/false);
-        auto sum = visit.query_rows(output, half), old = visit.query_rows(logsumexp, half);
-        const auto both = at::logaddexp(old, part.logsumexp);
-        sum.mul_(share(old, both, q.scalar_type()));
-        sum.add_(part.output * share(part.logsumexp, both, q.scalar_type()));
-        old.copy_(both);
+        const auto all = visit.query_rows(output, half), sum = visit.query_rows(logsumexp, half);
+        const auto both = merge_attention({{all, {}, sum}, part});
+        all.copy_(both.output);
+        sum.copy_(both.logsumexp);
       });
     });
     context->save_for_backward({q, k, v, output, logsumexp});

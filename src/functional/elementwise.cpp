@@ -123,9 +123,9 @@ class Gelu : public torch::autograd::Function<Gelu> {
     const auto x = ctx->get_saved_variables()[0];
     // A second derivative needs operations that autograd records.
     if (at::GradMode::is_enabled()) return {at::gelu_backward(grads[0], x, "tanh")};
-    const auto grad = grads[0].resolve_neg().contiguous();
-    auto out = at::empty_like(x);
-    const auto *at_x = x.const_data_ptr<float>(), *at_grad = grad.const_data_ptr<float>();
+    const auto from = x.contiguous(), grad = grads[0].resolve_neg().contiguous();
+    auto out = at::empty_like(from);
+    const auto *at_x = from.const_data_ptr<float>(), *at_grad = grad.const_data_ptr<float>();
     auto* to = out.mutable_data_ptr<float>();
     at::parallel_for(0, x.numel(), kGeluGrain, [&](int64_t begin, int64_t end) {
       kernels::cpu::elementwise().gelu_gradient(at_x + begin, at_grad + begin, to + begin, end - begin);

@@ -348,7 +348,6 @@ at::Tensor linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weig
                                 const LinearCrossEntropyOptions& options) {
   check_loss_call(hidden, weight, targets, options);
   const auto vocabulary = weight.size(0);
-  const bool autocast = is_autocast(hidden.device()) && hidden.scalar_type() != at::kDouble;
   const auto given = autocast_type(hidden.scalar_type(), hidden.device());
   const auto sums = given == at::kDouble ? at::kDouble : at::kFloat;
   const LossSettings settings{.label_smoothing = options.label_smoothing,
@@ -388,7 +387,7 @@ at::Tensor linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weig
   }
   if (by_token && some_ignored) result = at::zeros({tokens}, result.options()).index_copy(0, places, result);
   if (by_token) result = result.reshape(targets.sizes());
-  return autocast ? result : result.to(hidden.scalar_type());
+  return result;
 }
 
 }  // namespace attentive

@@ -206,7 +206,18 @@ Call call_of(const Problem& p, uint64_t dropout_key) {
   return call;
 }
 
+at::Tensor with_unit_stride(const at::Tensor& x) {
+  return x.stride(-1) == 1 || x.size(-1) == 1 ? x : x.contiguous();
+}
+
 void point_to(Call& call, CallTensors& tensors) {
+  for (auto* rows : {&tensors.q, &tensors.k, &tensors.v}) {
+    if (rows->defined()) *rows = with_unit_stride(*rows);
+  }
+  for (auto* numbers : {&tensors.lengths, &tensors.sinks}) {
+    if (numbers->defined()) *numbers = numbers->contiguous();
+  }
+  for (auto& input : tensors.captured) input.numbers = input.numbers.contiguous();
   call.keep = view_of<bool>(tensors.keep);
   call.bias = view_of_bias(tensors.bias);
   call.key_lengths = data_of<int64_t>(tensors.lengths);

@@ -75,7 +75,11 @@ std::vector<CapturedInput> captured_inputs(const Problem& problem);
 /// The call that a problem makes, which does not point to tensors yet.
 Call call_of(const Problem& problem, uint64_t dropout_key);
 
-/// Points a call to its tensors.
+/// Makes the rows of q, k, v, an output or an incoming gradient contiguous, as the CPU kernel reads them.
+at::Tensor with_unit_stride(const at::Tensor& x);
+
+/// Points a call to its tensors, after giving those the strides that the kernels rely on. Hooks of saved
+/// tensors may return copies with other strides than were saved.
 void point_to(Call& call, CallTensors& tensors);
 
 /// The element type of float32 and the half types.

@@ -5,6 +5,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/cross_entropy_loss.h>
+#include <c10/core/ScalarType.h>
 
 #include <attentive/functional/linear_cross_entropy.h>
 
@@ -115,8 +116,10 @@ at::Tensor next_token_loss(const DecoderSizes& sizes, const PaddedRows& rows, co
   if (rows.ids.numel() > kMostLogitBytes / (sizes.vocab_size * static_cast<int64_t>(bytes)))
     return linear_cross_entropy(features(), head.weight, wanted,
                                 {.ignore_index = kIgnoredTarget, .softcap = head.softcap});
-  return at::cross_entropy_loss(head.logits(features()).flatten(0, 1), wanted.flatten(), {},
-                                at::Reduction::Mean, kIgnoredTarget);
+  const auto logits = head.logits(features()).flatten(0, 1);
+  // The loss is float32 for half types, as in chunks.
+  return at::cross_entropy_loss(logits.to(c10::promoteTypes(logits.scalar_type(), at::kFloat)),
+                                wanted.flatten(), {}, at::Reduction::Mean, kIgnoredTarget);
 }
 
 std::unique_ptr<KVCache> empty_cache(const DecoderSizes& sizes, const TransformerAttentionImpl& attention,

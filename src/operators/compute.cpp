@@ -106,9 +106,9 @@ Gradients native_gradients(const Problem& problem, const BackwardArguments& argu
   if (arguments.want_bias) wanted.want_bias(problem.bias, problem.q.scalar_type());
   if (arguments.want_alibi_slopes) wanted.slopes = problem.alibi_slopes.sizes();
   wanted.sinks = arguments.want_sinks;
-  auto found = native_cpu::compute_gradients(
-      native.call, native.tensors, {native_cpu::with_unit_stride(output), {}, statistics.contiguous()},
-      native_cpu::incoming_of(incoming, output, problem.weights), wanted);
+  auto found =
+      native_cpu::compute_gradients(native.call, native.tensors, {output, {}, statistics},
+                                    native_cpu::incoming_of(incoming, output, problem.weights), wanted);
   return {found.q, found.k, found.v, found.bias, found.alibi_slopes, found.sinks};
 }
 

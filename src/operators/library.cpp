@@ -4,10 +4,12 @@
 
 #include <ATen/core/boxing/KernelFunction.h>
 #include <ATen/core/enum_tag.h>
+#include <c10/util/Exception.h>
 #include <torch/library.h>
 
 #include <attentive/accelerate.h>
 #include <attentive/functional/explain.h>
+#include <attentive/functional/merge_attention.h>
 #include <attentive/operators.h>
 
 #include "operators/call_arguments.h"
@@ -56,6 +58,16 @@ void explain_kernel(const c10::OperatorHandle& /*op*/, Stack* stack) {
   }
   torch::jit::push(*stack, std::string(to_string(explanation.chosen)), backends, available, reasons,
                    explanation.notes);
+}
+
+std::tuple<at::Tensor, at::Tensor> merge(at::TensorList outputs, at::TensorList logsumexps) {
+  TORCH_CHECK_VALUE(outputs.size() == logsumexps.size(),
+                    "merge_attention: expected as many logsumexps as outputs, got ", outputs.size(),
+                    " outputs and ", logsumexps.size(), " logsumexps");
+  std::vector<AttentionResult> parts;
+  for (size_t n = 0; n < outputs.size(); ++n) parts.push_back({outputs[n], {}, logsumexps[n]});
+  const auto merged = merge_attention(parts);
+  return {merged.output, merged.logsumexp};
 }
 
 void accelerate(bool exact_dropout) {
@@ -111,6 +123,12 @@ TORCH_LIBRARY(attentive, library) {
   library.def("draw_dropout_key(Generator? generator=None) -> Tensor", drawing);
   library.impl("draw_dropout_key", c10::DispatchKey::CompositeExplicitAutograd,
                attentive::operators::draw_dropout_key);
+  library.def("merge_attention(Tensor[] outputs, Tensor[] logsumexps) -> (Tensor output, Tensor logsumexp)",
+              pure);
+  // The second key is that of torch.func.vmap, which asks each composed operator for it.
+  for (const auto key :
+       {c10::DispatchKey::CompositeImplicitAutograd, c10::DispatchKey::FuncTorchBatchedDecomposition})
+    library.impl("merge_attention", torch::dispatch(key, attentive::operators::merge));
   library.def(attentive::operators::explain_schema().c_str());
   library.impl(
       "explain",

@@ -114,7 +114,10 @@ at::Tensor AdamWBase::clip(double max_norm, double loss_scale) {
     if (parameter.tensor.grad().defined()) gradients.push_back(parameter.tensor.grad().resolve_neg());
   }
   if (gradients.empty()) return at::zeros({}, step_.options());
-  auto norms = at::_foreach_norm(gradients, 2);
+  // Squares are summed in float32 or wider, because a norm of float16 gradients may exceed that type's range.
+  const bool wide = std::any_of(gradients.begin(), gradients.end(),
+                                [](const auto& gradient) { return gradient.scalar_type() == at::kDouble; });
+  const auto norms = at::_foreach_norm(gradients, 2, wide ? at::kDouble : at::kFloat);
   const auto norm = at::linalg_vector_norm(at::stack(norms), 2).to(at::kFloat);
   if (max_norm > 0.0) {
     scale_ = (norm / max_norm).clamp_min_(loss_scale);

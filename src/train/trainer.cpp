@@ -6,6 +6,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
+#include <c10/core/ScalarType.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -132,9 +133,10 @@ LossScaling scaling_of(const TrainerOptions& options) {
   return scaling;
 }
 
-// The mean loss of all passes, summed in the same order and dtype in any number of processes. losses: of the
-// passes of each process.
-double mean_loss(const std::vector<at::Tensor>& losses, at::ScalarType dtype) {
+// The mean loss of all passes, summed in the same order and dtype in any number of processes, float32 for half
+// types. losses: of the passes of each process.
+double mean_loss(const std::vector<at::Tensor>& losses, at::ScalarType given) {
+  const auto dtype = c10::promoteTypes(given, at::kFloat);
   const auto passes = losses[0].numel();
   const auto parts = static_cast<double>(passes * static_cast<int64_t>(losses.size()));
   at::Tensor sum;

@@ -19,6 +19,7 @@
 
 #include "accelerate/sdpa_call.h"
 #include "accelerate/sdpa_calls.h"
+#include "support/saved_tensor_hooks.h"
 
 using namespace attentive;
 using namespace attentive::test;
@@ -57,6 +58,31 @@ TEST_CASE("accelerated calls and their gradients equal float64", "[accelerate]")
     reset_sdpa_report();
     CHECK(distance(run(call, false).tensors[0], want.tensors[0]) < limit_of(call.q.scalar_type()));
     CHECK(taken() == 1);
+  }
+}
+
+TEST_CASE("hooks of saved tensors change no derivative of an accelerated call", "[accelerate]") {
+  const EverySizeGuard every_size;
+  const SdpaGuard guard;
+  for (auto call : sdpa_cases()) {
+    std::vector<at::Tensor> leaves = {call.q, call.k, call.v};
+    if (call.mask_gradient) leaves.push_back(call.mask);
+    for (const auto& x : leaves) x.requires_grad_(true);
+    call.dropout_p = call.mask_gradient ? 0.2 : 0.0;
+    const auto derivatives = [&] {
+      return derivatives_of(
+          [&] {
+            at::manual_seed(3);
+            return sdpa(call).to(at::kDouble).square().sum();
+          },
+          leaves);
+    };
+    const auto want = derivatives();
+    for (const auto& hook : kSavedTensorHooks) {
+      INFO(call.name << ", " << hook.name);
+      const SavedTensorHooksGuard hooked(hook);
+      CHECK(distance(derivatives(), want) <= 10 * limit_of(call.q.scalar_type()));
+    }
   }
 }
 

@@ -24,6 +24,7 @@
 #include <attentive/score/score_mod.h>
 
 #include "support/memory_meter.h"
+#include "support/saved_tensor_hooks.h"
 
 namespace attentive::test {
 namespace {
@@ -73,6 +74,11 @@ const std::vector<Option>& options() {
        [](Call& c) {
          c.options.causal = Causal::BottomRight;
          c.extras.sinks = c.here(at::linspace(-1, 2, kHeads)).requires_grad_();
+       }},
+      {"sinks and no key at all",
+       [](Call& c) {
+         c.extras.sinks = c.here(at::linspace(-1, 2, kHeads)).requires_grad_();
+         c.extras.mask = Mask::key_lengths(c.here(at::tensor({int64_t{0}, kTokens}, at::kLong)));
        }},
       {"key lengths",
        [](Call& c) {
@@ -227,6 +233,15 @@ struct Comparison {
     const bool learned = call.bias.defined() || has_learned_slopes(call);
     if (method == ContextMethod::Ring && (call.options.dropout_p > 0 || learned)) return "";
     const auto got = here(call);
+    if (type == at::kFloat && group->size() == 2) {
+      const SavedTensorHooksGuard turned(kSavedTensorHooks[1]);
+      const auto again = here(call);
+      for (size_t i = 0; i < got.size(); ++i) {
+        const auto error = largest_error(again[i], got[i]);
+        if (!(error <= 1e-6))
+          return fmt::format("{}: {} is {} off with hooks of saved tensors; ", option.name, kNames[i], error);
+      }
+    }
     if (turn % group->size() != group->rank()) return "";
     const auto want = alone(whole, call);
     if (type == at::kBFloat16) return check_rounded(option, got, want);

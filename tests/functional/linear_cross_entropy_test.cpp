@@ -112,7 +112,7 @@ void check_exact(const LossCall& call, double tolerance) {
   const auto incoming = incoming_for(call);
   const auto want = differentiate_loss(composed_loss(exact), exact, incoming);
   const auto got = differentiate_loss(call(), call, incoming);
-  CHECK(got.loss.scalar_type() == call.hidden.scalar_type());
+  CHECK(got.loss.scalar_type() == (call.hidden.scalar_type() == at::kDouble ? at::kDouble : at::kFloat));
   const auto near = [&](const at::Tensor& a, const at::Tensor& b) {
     const auto largest = b.numel() > 0 ? b.abs().max().item<double>() : 0.0;
     return difference(a.to(at::kDouble), b, {0.0, tolerance * std::max(largest, 1e-30)});
@@ -353,6 +353,22 @@ TEST_CASE("linear_cross_entropy: large logits and -inf", "[linear_cross_entropy]
                       at::zeros({1}, at::kLong)};
   CHECK(sure().item<double>() >= 0.0);
   CHECK(sure().item<double>() < 1e-6);
+}
+
+TEST_CASE("linear_cross_entropy: a loss beyond float16, and one of more digits than bfloat16",
+          "[linear_cross_entropy]") {
+  at::manual_seed(17);
+  for (const auto type : {at::kHalf, at::kBFloat16}) {
+    auto call = cast(draw_call(5000, 9, 4), type);
+    call.hidden = (call.hidden.detach() * 40).requires_grad_(true);
+    auto exact = cast(call, at::kDouble);
+    for (const auto reduction : {LossReduction::Sum, LossReduction::Mean}) {
+      call.options.reduction = exact.options.reduction = reduction;
+      const auto want = composed_loss(exact).item<double>();
+      CHECK((reduction == LossReduction::Mean || want > 65504));
+      CHECK(std::abs(call().item<double>() - want) < (type == at::kHalf ? 1e-4 : 1e-3) * want);
+    }
+  }
 }
 
 TEST_CASE("linear_cross_entropy: autocast", "[linear_cross_entropy][short]") {

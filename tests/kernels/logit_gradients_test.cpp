@@ -565,6 +565,12 @@ TEST_CASE("native: returned weights may be changed or dropped before the backwar
                     return loss;
                   }),
                   want));
+  CHECK(bit_equal(gradient([&](AttentionResult& result) {
+                    const auto loss = (result.weights * direction).sum();
+                    result.weights.set_data(at::zeros_like(result.weights));  // raises no version
+                    return loss;
+                  }),
+                  want));
 }
 
 TEST_CASE("native: a row without keys takes part in no gradient",

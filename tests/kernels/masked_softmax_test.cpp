@@ -27,6 +27,7 @@
 #include "support/extreme_cases.h"
 #include "support/naive_attention.h"
 #include "support/option_cases.h"
+#include "support/saved_tensor_hooks.h"
 
 using namespace attentive;
 using namespace attentive::test;
@@ -94,6 +95,21 @@ OptionCall call_with_logsumexp(int64_t B, int64_t H, int64_t Hkv, int64_t L, int
   return call;
 }
 
+// All options at once, for 2 batch items, 2 heads and 3 queries.
+void add_everything(OptionCall& call) {
+  const int64_t S = call.k.size(2);
+  call.options.causal = Causal::BottomRight;
+  call.options.softcap = 3.0;
+  call.options.scale = 0.7;
+  call.options.window = {200, -1};
+  call.options.dropout_p = 0.3;
+  call.options.dropout_stream = DropoutStream::Counter;
+  call.extras.mask = Mask::keep(at::rand({3, S}).gt(0.2)) & Mask::key_keep(at::rand({2, S}).gt(0.2)) &
+                     Mask::key_lengths(at::tensor({S, S / 2 + 1}));
+  call.extras.alibi_slopes = alibi_slopes(2).to(at::kDouble);
+  call.extras.sinks = at::randn({2}, at::kDouble).requires_grad_(true);
+}
+
 }  // namespace
 
 TEST_CASE("masked softmax: every option equals the reference", "[masked_softmax]") {
@@ -116,19 +132,22 @@ TEST_CASE("masked softmax: awkward sizes, alone and with everything at once", "[
   const int64_t S = GENERATE(1, 3, 31, 32, 33, 63, 64, 65, 300, 1025);
   const bool everything = GENERATE(false, true);
   auto call = call_with_logsumexp(2, 2, 1, 3, S, 4);
-  if (everything) {
-    call.options.causal = Causal::BottomRight;
-    call.options.softcap = 3.0;
-    call.options.scale = 0.7;
-    call.options.window = {200, -1};
-    call.options.dropout_p = 0.3;
-    call.options.dropout_stream = DropoutStream::Counter;
-    call.extras.mask = Mask::keep(at::rand({3, S}).gt(0.2)) & Mask::key_keep(at::rand({2, S}).gt(0.2)) &
-                       Mask::key_lengths(at::tensor({S, S / 2 + 1}));
-    call.extras.alibi_slopes = alibi_slopes(2).to(at::kDouble);
-    call.extras.sinks = at::randn({2}, at::kDouble).requires_grad_(true);
-  }
+  if (everything) add_everything(call);
   compare(call, at::kFloat);
+}
+
+TEST_CASE("masked softmax: hooks of saved tensors change no gradient", "[masked_softmax][saved_tensors]") {
+  for (const bool everything : {false, true}) {
+    auto exact = call_with_logsumexp(2, 2, 1, 3, 33, 4);
+    if (everything) add_everything(exact);
+    const auto call = cast(exact, at::kFloat);
+    const auto want = run(call, true).gradients;
+    for (const auto& hook : kSavedTensorHooks) {
+      INFO(hook.name << (everything ? ", everything at once" : ""));
+      const SavedTensorHooksGuard hooked(hook);
+      CHECK(distance({run(call, true).gradients}, {want}) <= 1e-5);
+    }
+  }
 }
 
 // Compares float32 with the definition in float64; the scores are exact.

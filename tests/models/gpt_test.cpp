@@ -6,6 +6,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
@@ -371,6 +372,21 @@ GPT make_for_evaluation(const GPTOptions& options) {
 }
 
 }  // namespace
+
+TEST_CASE("The loss of a GPT of a half type is float32", "[gpt]") {
+  for (const auto type : {at::kBFloat16, at::kHalf}) {
+    auto model = make_for_evaluation(GPTOptions(13, 16, 16, 2, 2));
+    model->to(type);
+    const auto ids = at::randint(13, {2, 9}, at::kLong), targets = at::randint(13, {2, 9}, at::kLong);
+    const auto loss = model->loss(ids, targets);
+    const auto want =
+        at::cross_entropy_loss(model->forward(ids).flatten(0, 1).to(at::kDouble), targets.flatten());
+    CHECK(loss.scalar_type() == at::kFloat);
+    CHECK(std::abs(loss.item<double>() - want.item<double>()) < 1e-6 * want.item<double>());
+    loss.backward();
+    CHECK(model->tok_emb->weight.grad().scalar_type() == type);
+  }
+}
 
 TEST_CASE("A cached GPT under autocast gives the logits of the whole text", "[gpt][kv_cache][autocast]") {
   const at::NoGradGuard no_grad;

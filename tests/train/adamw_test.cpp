@@ -1,4 +1,5 @@
 #include <cmath>
+#include <memory>
 
 #include <ATen/ops/_neg_view.h>
 #include <ATen/ops/arange.h>
@@ -16,6 +17,7 @@
 
 #include "support/compare.h"
 #include "support/errors.h"
+#include "train/agreement.h"
 
 using namespace attentive;
 using attentive::test::type_error;
@@ -109,6 +111,45 @@ TEST_CASE("AdamW clips the joint norm of the gradients", "[adamw]") {
   none.step();
   CHECK(bit_equal(third.first->weight, fourth.first->weight));
   CHECK(value_error([&] { return none.clip(-1); }) == "AdamW: expected max_norm >= 0, got -1");
+}
+
+TEST_CASE("the norm of gradients of any dtype is float32, and clips them", "[adamw][cuda]") {
+  struct Numbers : torch::nn::Module {
+    Numbers(const at::Tensor& gradient, at::ScalarType type) {
+      numbers = register_parameter("numbers", at::zeros(gradient.sizes(), gradient.options().dtype(type)));
+      numbers.mutable_grad() = gradient.to(type, /*non_blocking=*/false, /*copy=*/true);
+      other = register_parameter("other", at::zeros({3}, gradient.options().dtype(at::kDouble)));
+    }
+    at::Tensor numbers, other;
+  };
+  at::manual_seed(4);
+  for (const auto& device : test::devices()) {
+    for (const auto& given : {at::full({8, 8}, 60000.0).to(device), at::randn({40, 50}).to(device)}) {
+      for (const auto type : {at::kHalf, at::kBFloat16, at::kFloat}) {
+        for (const double of_other : {0.0, 7.0}) {  // 0: it gets no gradient
+          INFO(device << ", " << c10::toString(type) << ", gradient of another parameter " << of_other);
+          Numbers model(given, type), twin(given.to(type), at::kFloat);
+          if (of_other != 0) model.other.mutable_grad() = at::full({3}, of_other, model.other.options());
+          const AdamWOptions options{.learning_rate = 0.5, .eps = 0.5};
+          AdamW optimizer(model, options), by_hand(twin, options);
+          const double norm = std::sqrt(twin.numbers.grad().to(at::kDouble).square().sum().item<double>() +
+                                        3 * of_other * of_other);
+          const auto sharded = ShardedAdamW(model, std::make_shared<OneProcess>(), options).clip(1.0);
+          for (const auto& got : {sharded, optimizer.clip(1.0)}) {
+            CHECK(got.scalar_type() == at::kFloat);
+            CHECK(std::abs(got.item<double>() - norm) < 1e-6 * norm);
+          }
+          twin.numbers.mutable_grad().div_(norm);
+          optimizer.step();
+          by_hand.step();
+          const auto moved = twin.numbers.abs().max().item<double>();
+          CHECK(moved > 0.01);
+          CHECK_WITHIN(model.numbers.to(at::kFloat), twin.numbers,
+                       {0, 2 * test::unit_of(type) * moved + 1e-7});
+        }
+      }
+    }
+  }
 }
 
 TEST_CASE("AdamW divides the gradients of a scaled loss while it clips them", "[adamw][loss_scaler]") {

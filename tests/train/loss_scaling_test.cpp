@@ -15,6 +15,7 @@
 #include <ATen/ops/zeros.h>
 #include <catch2/catch_test_macros.hpp>
 
+#include <attentive/train/adamw.h>
 #include <attentive/train/loss_scaler.h>
 #include <attentive/train/trainer.h>
 
@@ -85,6 +86,23 @@ TEST_CASE("LossScaler multiplies a loss and its gradient", "[loss_scaler]") {
   LossScaler fixed({.mode = LossScalingMode::Fixed, .initial = 8, .interval = 1});
   CHECK(fixed.update(1));
   CHECK(fixed.factor() == 8);
+}
+
+TEST_CASE("LossScaler skips no update of finite float16 gradients, whatever their norm", "[loss_scaler]") {
+  struct Numbers : torch::nn::Module {
+    Numbers() { numbers = register_parameter("numbers", at::zeros({64}, at::kHalf)); }
+    at::Tensor numbers;
+  } model;
+  AdamW optimizer(model);
+  LossScaler scaler(dynamic(8192, 100));
+  scaler.scale((model.numbers * 4).sum()).backward();
+  CHECK(model.numbers.grad().eq(32768).all().item<bool>());
+  const auto norm = optimizer.clip(1.0, scaler.factor()).item<double>();  // scaled, it is 262144
+  CHECK(norm == 32);
+  CHECK(scaler.update(norm));
+  optimizer.step();
+  CHECK(scaler.factor() == 8192);
+  CHECK(model.numbers.ne(0).all().item<bool>());
 }
 
 TEST_CASE("LossScaler goes on from a state", "[loss_scaler]") {

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <fstream>
 #include <memory>
+#include <numeric>
 #include <tuple>
 #include <utility>
 
@@ -44,6 +45,22 @@ TEST_CASE("Trainer learns a sequence that the last token decides", "[trainer]") 
   CHECK(row.tokens_per_second > 0);
   // After 1, 2 and 4, the squares modulo 7 have two possible successors each, so the loss cannot reach zero.
   CHECK(*run.trainer.validate() < before / 2);
+}
+
+TEST_CASE("Trainer averages losses of a half type in float32", "[trainer]") {
+  auto options = small();
+  options.accumulate = 7;
+  const auto model = test::make_bigram();
+  std::vector<double> losses;
+  const BatchLoss loss = [&](const at::Tensor& x, const at::Tensor& y) {
+    auto narrow = model->loss(x, y).to(at::kBFloat16);
+    losses.push_back(narrow.item<double>());
+    return narrow;
+  };
+  Trainer trainer(model, loss, test::squares(200), test::squares(60), options);
+  const double mean = trainer.step().loss;
+  const double want = std::accumulate(losses.begin(), losses.end(), 0.0) / 7;
+  CHECK(std::abs(mean - want) < 1e-6 * want);
 }
 
 TEST_CASE("Trainer goes on from a checkpoint bit for bit", "[trainer]") {

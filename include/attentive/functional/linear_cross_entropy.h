@@ -39,10 +39,10 @@ struct LinearCrossEntropyOptions {
 ///   ignored, a mean is NaN and its gradients are zero, as in PyTorch.
 /// - float64 and float32 compute in their own precision. With bfloat16 and float16, logits and their
 ///   gradients are rounded to that type, as in the composed call, unless this CPU multiplies float32 faster;
-///   losses and sums over chunks of tokens are float32, and results are rounded once. The loss has the dtype
-///   of hidden.
-/// - Under autocast, products are computed in its dtype and the loss is float32, as in the composed call.
-///   The gradient of a float32 weight is summed in float32.
+///   losses and sums over chunks of tokens are float32, and so is the result, because a sum of losses may
+///   exceed float16; gradients are rounded once.
+/// - Under autocast, products are computed in its dtype. The gradient of a float32 weight is summed in
+///   float32.
 /// - Bits depend on the number of threads, as those of LibTorch's products do; where chunks begin does not.
 /// - Gradients can be differentiated again, in O(tokens · vocabulary) memory.
 ///

@@ -44,7 +44,9 @@ class AdamWBase {
   /// Makes the next `step` scale the gradients so that their joint 2-norm is at most max_norm (0: no limit),
   /// and returns the norm before that. The scaling happens in that step, not here.
   /// loss_scale: the factor by which the loss was multiplied, as by a `LossScaler`. The norm is that of the
-  /// gradients divided by it, and the next step divides by it too, in the same pass over the gradients.
+  /// gradients divided by it, and the next step divides by it too, in the same pass over the gradients. It is
+  /// float32, and summed in that dtype at least: the norm of float16 gradients may exceed their range.
+  /// Memory: on the CPU, one gradient of a half type at a time in float32.
   /// Throws c10::ValueError for a negative or NaN max_norm, for a loss_scale that is not a positive number
   /// of float32, and for a gradient that `step` would refuse.
   at::Tensor clip(double max_norm, double loss_scale = 1.0);

@@ -7,6 +7,8 @@
 //     O  = O · exp(scale · (m − m′)) + P V
 //   m = max over parts of mₚ
 //   ℓ = Σ ℓₚ · exp(scale · (mₚ − m)), O = Σ Oₚ · exp(scale · (mₚ − m)) / ℓ
+//
+// The last two lines are those of merge_attention, on sums that no part has divided by its ℓₚ yet.
 
 #include <cmath>
 #include <cstring>

@@ -42,15 +42,19 @@ struct Kept : torch::CustomClassHolder {
   // of a half type are rounded, so it does not.
   c10::weak_intrusive_ptr<c10::TensorImpl> weights{c10::intrusive_ptr<c10::TensorImpl>()};
   VersionWatch weight_changes;
+  const void* weight_numbers = nullptr;  // the caller may have given the tensor other memory (set_data)
 
   void remember_weights(const at::Tensor& returned) {
     if (returned.scalar_type() != at::kFloat) return;
     weights = c10::weak_intrusive_ptr<c10::TensorImpl>(returned.getIntrusivePtr());
     weight_changes.watch(returned);
+    weight_numbers = returned.const_data_ptr();
   }
   at::Tensor unchanged_weights() const {
     auto still = weights.lock();
-    return still && !weight_changes.any() ? at::Tensor(std::move(still)) : at::Tensor();
+    if (!still || weight_changes.any()) return {};
+    at::Tensor found(std::move(still));
+    return found.is_contiguous() && found.const_data_ptr() == weight_numbers ? found : at::Tensor();
   }
 };
 

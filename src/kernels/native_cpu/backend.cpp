@@ -233,16 +233,12 @@ std::shared_ptr<const BlockClasses> classify(const Problem& problem) {
   return result;
 }
 
-at::Tensor with_unit_stride(const at::Tensor& x) {
-  return x.stride(-1) == 1 || x.size(-1) == 1 ? x : x.contiguous();
-}
-
 PreparedCall::PreparedCall(const Problem& problem, uint64_t dropout_key, bool for_backward)
     : tensors(mask_tensors_of(problem, Biases::HalfTypes, for_backward)),
       call(call_of(problem, dropout_key)) {
-  tensors.q = with_unit_stride(problem.q);
-  tensors.k = with_unit_stride(problem.k);
-  tensors.v = with_unit_stride(problem.v);
+  tensors.q = problem.q;
+  tensors.k = problem.k;
+  tensors.v = problem.v;
   if (problem.score || problem.mask) tensors.captured = captured_inputs(problem);
   if (problem.score) call.user.score = cpu::function_here(*problem.score.function());
   if (problem.mask) {
@@ -295,8 +291,10 @@ Incoming incoming_of(const AttentionResult& gradients, const at::Tensor& output,
   return incoming;
 }
 
-Gradients compute_gradients(const Call& call, const CallTensors& in, const Computed& out,
-                            const Incoming& incoming, const Wanted& wanted) {
+Gradients compute_gradients(const Call& call, const CallTensors& in, Computed out, const Incoming& incoming,
+                            const Wanted& wanted) {
+  out.output = with_unit_stride(out.output);
+  out.statistics = out.statistics.contiguous();
   const TermGradients terms(call, wanted, in.q.options().dtype(at::kFloat));
   const CapturedGradients captured(call, wanted.captured ? &in : nullptr);
   Gradients result{gradient_of(in.q), gradient_of(in.k), gradient_of(in.v), {}, {}, {}};

@@ -26,9 +26,6 @@ std::shared_ptr<const attentive::detail::BlockClasses> classify(const Problem& p
 
 // ---- The kernel on tensors, without autograd, for operators that have an autograd of their own.
 
-/// Makes the rows of q, k, v or an incoming gradient contiguous, as the kernel reads them.
-at::Tensor with_unit_stride(const at::Tensor& x);
-
 /// A problem as the kernel reads it. The problem must live as long. With `for_backward`, its tensors may
 /// change until the backward pass; see mask_tensors_of.
 struct PreparedCall {
@@ -86,9 +83,9 @@ struct Wanted {
   }
 };
 
-/// The gradients of what a differentiated call computed; those of captured tensors are float32. Without its
-/// weights, those that have an incoming gradient are computed again.
-Gradients compute_gradients(const Call& call, const CallTensors& in, const Computed& out,
-                            const Incoming& incoming, const Wanted& wanted);
+/// The gradients of what a differentiated call computed, whose tensors may have any strides by now; those of
+/// captured tensors are float32. Without its weights, those that have an incoming gradient are computed again.
+Gradients compute_gradients(const Call& call, const CallTensors& in, Computed out, const Incoming& incoming,
+                            const Wanted& wanted);
 
 }  // namespace attentive::kernels::native_cpu

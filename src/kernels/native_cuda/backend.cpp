@@ -105,7 +105,7 @@ class MaskedSoftmax : public torch::autograd::Function<MaskedSoftmax> {
     // needs_input_grad indexes only the defined inputs.
     const bool wants_bias = masks.bias.defined() && context->needs_input_grad(1);
     const bool wants_sinks = masks.sinks.defined() && context->needs_input_grad(masks.bias.defined() ? 2 : 1);
-    const auto &scores = saved.scores, &statistics = saved.statistics;
+    const auto scores = contiguous(saved.scores), statistics = contiguous(saved.statistics);
     const auto grad_dropped = contiguous(gradients[0]), grad_logsumexp = contiguous(gradients[1]),
                grad_clean = gradients.size() > 2 ? contiguous(gradients[2]) : at::Tensor();
     const auto grad_scores = at::empty_like(scores);

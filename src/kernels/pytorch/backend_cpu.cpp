@@ -31,6 +31,20 @@ struct Kept : torch::CustomClassHolder {
   VersionWatch changes;
 };
 
+// Returns k or v with strides that the kernel's matrix products accept: contiguous rows that do not overlap.
+at::Tensor with_rows(const at::Tensor& x) {
+  return x.stride(3) == 1 && (x.size(2) == 1 || x.stride(2) >= x.size(3)) ? x : x.contiguous();
+}
+
+// Returns q likewise. The kernel allocates its output by at::empty_like(q) and writes contiguous rows, so the
+// last dimension must be innermost in the memory layout that empty_like infers from the strides of q.
+at::Tensor with_innermost_rows(const at::Tensor& q) {
+  for (int64_t d = 0; d < 3; ++d) {
+    if (q.size(d) != 1 && q.stride(d) < q.size(3)) return q.contiguous();
+  }
+  return with_rows(q);
+}
+
 class FlashCpu : public torch::autograd::Function<FlashCpu> {
  public:
   static variable_list forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& k,
@@ -58,10 +72,12 @@ class FlashCpu : public torch::autograd::Function<FlashCpu> {
  private:
   static variable_list gradients_of(AutogradContext* context, const variable_list& saved,
                                     const variable_list& gradients) {
-    const auto &q = saved[0], &k = saved[1], &v = saved[2];
-    const auto mask = as_optional(saved[3]);
+    // Hooks of saved tensors may have returned copies with other strides.
+    const auto q = with_innermost_rows(saved[0]), k = with_rows(saved[1]), v = with_rows(saved[2]);
+    auto mask = as_optional(saved[3]);
+    if (mask && mask->stride(3) > 1) mask = mask->contiguous();
     const auto kept = c10::static_intrusive_pointer_cast<Kept>(context->saved_data["kept"].toCapsule());
-    auto result = aten::FusedResult{saved[4], saved[5]};
+    auto result = aten::FusedResult{with_rows(saved[4]), saved[5]};
     if (kept->changes.any()) result = aten::flash_cpu(q, k, v, kept->causal, mask, kept->scale);
     const auto grads =
         aten::flash_cpu_backward(gradients[0], q, k, v, result, kept->causal, mask, kept->scale);
@@ -151,20 +167,6 @@ bool looks_lost(const at::Tensor& logsumexp, bool has_rows_without_keys) {
   const auto sums = logsumexp.is_non_overlapping_and_dense() ? logsumexp : logsumexp.contiguous();
   return sums.scalar_type() == at::kDouble ? looks_lost_as<double>(sums, has_rows_without_keys)
                                            : looks_lost_as<float>(sums, has_rows_without_keys);
-}
-
-// Returns k or v with strides that the kernel's matrix products accept: contiguous rows that do not overlap.
-at::Tensor with_rows(const at::Tensor& x) {
-  return x.stride(3) == 1 && (x.size(2) == 1 || x.stride(2) >= x.size(3)) ? x : x.contiguous();
-}
-
-// Returns q likewise. The kernel allocates its output by at::empty_like(q) and writes contiguous rows, so the
-// last dimension must be innermost in the memory layout that empty_like infers from the strides of q.
-at::Tensor with_innermost_rows(const at::Tensor& q) {
-  for (int64_t d = 0; d < 3; ++d) {
-    if (q.size(d) != 1 && q.stride(d) < q.size(3)) return q.contiguous();
-  }
-  return with_rows(q);
 }
 
 }  // namespace
