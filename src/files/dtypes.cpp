@@ -20,19 +20,19 @@ constexpr FileDtype kFileDtypes[] = {
     {"float16", ScalarType::Half, "HalfStorage", "F16"},
     {"uint16", ScalarType::UInt16, "", "U16"},
     {"int16", ScalarType::Short, "ShortStorage", "I16"},
+    {"float8_e5m2fnuz", ScalarType::Float8_e5m2fnuz, "", "F8_E5M2FNUZ"},
+    {"float8_e4m3fnuz", ScalarType::Float8_e4m3fnuz, "", "F8_E4M3FNUZ"},
+    {"float8_e8m0fnu", ScalarType::Float8_e8m0fnu, "", "F8_E8M0"},
     {"float8_e4m3fn", ScalarType::Float8_e4m3fn, "", "F8_E4M3"},
     {"float8_e5m2", ScalarType::Float8_e5m2, "", "F8_E5M2"},
     {"int8", ScalarType::Char, "CharStorage", "I8"},
     {"uint8", ScalarType::Byte, "ByteStorage", "U8"},
+#if __has_include(<c10/util/Float4_e2m1fn_x2.h>)  // LibTorch has it since 2.8
+    {"float4_e2m1fn_x2", ScalarType::Float4_e2m1fn_x2, "", kFloat4},
+#endif
     {"bool", ScalarType::Bool, "BoolStorage", "BOOL"},
     {"complex128", ScalarType::ComplexDouble, "ComplexDoubleStorage", ""},
     {"complex32", ScalarType::ComplexHalf, "", ""},
-    {"float8_e4m3fnuz", ScalarType::Float8_e4m3fnuz, "", ""},
-    {"float8_e5m2fnuz", ScalarType::Float8_e5m2fnuz, "", ""},
-    {"float8_e8m0fnu", ScalarType::Float8_e8m0fnu, "", ""},
-#if __has_include(<c10/util/Float4_e2m1fn_x2.h>)  // LibTorch has it since 2.8
-    {"float4_e2m1fn_x2", ScalarType::Float4_e2m1fn_x2, "", ""},
-#endif
     {"bits8", ScalarType::Bits8, "", ""},
     {"bits16", ScalarType::Bits16, "", ""},
     {"bits1x8", ScalarType::Bits1x8, "", ""},

@@ -6,6 +6,9 @@
 
 namespace attentive {
 
+/// Two numbers of 4 bits a byte. A safetensors file counts the numbers, LibTorch's dtype the bytes.
+inline constexpr std::string_view kFloat4 = "F4";
+
 /// How files name a dtype.
 struct FileDtype {
   std::string_view name;  ///< in Python's module torch: "float32"

@@ -18,16 +18,6 @@ namespace {
 constexpr uint64_t kLongestJson = 100'000'000;  // bytes; the limit of a safetensors header
 constexpr int kMaxDepth = 16;
 
-std::string read_json_text(const std::filesystem::path& path, std::string_view what) {
-  const ByteSource source(path);
-  if (source.size() > kLongestJson) {
-    refuse("the {} has {} bytes, more than the limit of {}", what, source.size(), kLongestJson);
-  }
-  std::string text(source.size(), '\0');
-  source.read(0, text.data(), text.size());
-  return text;
-}
-
 // Watches the parser's events, because a parsed object no longer shows that a key occurred twice.
 nlohmann::json parse_strictly(const std::string& text, std::string_view what) {
   if (!is_utf8(text)) refuse("the {} is not UTF-8", what);
@@ -95,6 +85,29 @@ nlohmann::json to_json(const FileValue& value) {
 }
 
 }  // namespace
+
+std::string read_json_text(const std::filesystem::path& path, std::string_view what) {
+  const ByteSource source(path);
+  if (source.size() > kLongestJson) {
+    refuse("the {} has {} bytes, more than the limit of {}", what, source.size(), kLongestJson);
+  }
+  std::string text(source.size(), '\0');
+  source.read(0, text.data(), text.size());
+  return text;
+}
+
+std::vector<std::string> keys_in_order(const std::string& text, std::string_view field) {
+  std::vector<std::string> keys;
+  bool inside = false;
+  const auto watch = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& value) {
+    if (event != nlohmann::json::parse_event_t::key) return true;
+    if (depth == 1) inside = value.get<std::string>() == field;
+    if (depth == 2 && inside) keys.push_back(value.get<std::string>());
+    return true;
+  };
+  (void)nlohmann::json::parse(text, watch, /*allow_exceptions=*/false);
+  return keys;
+}
 
 FileValue read_json(const std::filesystem::path& path, std::string_view what) {
   return parse_json(read_json_text(path, what), what);

@@ -17,6 +17,7 @@
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <torch/version.h>
 
 #include <attentive/files/safetensors.h>
 
@@ -46,6 +47,10 @@ struct SafetensorsHeader {
 };
 
 constexpr uint64_t kMaxSafetensorsHeader = 100'000'000;
+
+bool is_float4(at::ScalarType dtype) {
+  return find_torch_dtype(dtype)->safetensors == kFloat4;
+}
 
 // Tensors of higher rank are refused, which keeps the memory for a hostile header small.
 constexpr size_t kMaxRank = 64;
@@ -93,6 +98,7 @@ class HeaderReader : public nlohmann::json::json_sax_t {
                : !seen_.shape ? "shape"
                               : "data_offsets");
       }
+      if (is_float4(entry_->dtype)) pack_shape();
     }
     state_ = state_ == State::Top ? State::End : State::Top;
     return true;
@@ -150,6 +156,13 @@ class HeaderReader : public nlohmann::json::json_sax_t {
       entry_->dtype = known->dtype;
       return true;
     }
+    if (value == kFloat4) {
+      refuse("tensor {}: dtype F4 needs LibTorch 2.8 or newer, which has float4_e2m1fn_x2; this is {}",
+             quoted_name(name_), TORCH_VERSION);
+    }
+    if (value == "F6_E2M3" || value == "F6_E3M2") {
+      refuse("tensor {}: dtype {}, which no LibTorch has", quoted_name(name_), value);
+    }
     refuse("tensor {}: unknown dtype {}", quoted_name(name_), quoted_name(value));
   }
 
@@ -202,6 +215,16 @@ class HeaderReader : public nlohmann::json::json_sax_t {
     key_ = name;
     offsets_.clear();
     return true;
+  }
+
+  // From 4-bit numbers, which the file counts, to LibTorch's bytes of two.
+  void pack_shape() {
+    auto& shape = entry_->shape;
+    if (shape.empty() || shape.back() % 2 != 0) {
+      refuse("tensor {}: dtype F4 needs an even last size, got shape {}", quoted_name(name_),
+             shape_string(shape));
+    }
+    shape.back() /= 2;
   }
 
   struct Seen {
@@ -363,6 +386,7 @@ void check_savable(const Item& item) {
   if (!known || known->safetensors.empty()) {
     fail(fmt::format("has dtype {}, which the format lacks", c10::toString(tensor.scalar_type())));
   }
+  if (is_float4(tensor.scalar_type()) && tensor.dim() == 0) fail("has dtype F4 and no dimension");
 }
 
 std::string header_text(const std::vector<const Item*>& items,
@@ -381,7 +405,9 @@ std::string header_text(const std::vector<const Item*>& items,
     const uint64_t end = begin + static_cast<uint64_t>(tensor.numel()) * tensor.element_size();
     nlohmann::ordered_json entry;
     entry["dtype"] = find_torch_dtype(tensor.scalar_type())->safetensors;
-    entry["shape"] = tensor.sizes().vec();
+    auto shape = tensor.sizes().vec();
+    if (is_float4(tensor.scalar_type())) shape.back() *= 2;
+    entry["shape"] = std::move(shape);
     entry["data_offsets"] = {begin, end};
     header[item->first] = std::move(entry);
     begin = end;

@@ -26,6 +26,10 @@
 namespace attentive {
 namespace {
 
+// The children that hold the module in DataParallel, torch.compile, and FSDP's two wrappers.
+constexpr std::string_view kWrappers[] = {"module.", "_orig_mod.", "_checkpoint_wrapped_module.",
+                                          "_fsdp_wrapped_module."};
+
 // Whether LibTorch can convert between the dtypes. Some dtypes are only stored, never converted.
 bool converts(const at::Tensor& got, at::ScalarType type) {
   if (got.scalar_type() == type) return true;
@@ -38,6 +42,17 @@ bool converts(const at::Tensor& got, at::ScalarType type) {
 }
 
 }  // namespace
+
+std::string without_wrappers(std::string_view name) {
+  std::string plain;
+  while (!name.empty()) {
+    const auto size = std::min(name.find('.'), name.size() - 1) + 1;
+    const auto part = name.substr(0, size);
+    if (std::find(std::begin(kWrappers), std::end(kWrappers), part) == std::end(kWrappers)) plain += part;
+    name.remove_prefix(size);
+  }
+  return plain;
+}
 
 std::string refuse_source(const at::Tensor& got) {
   if (layout_name(got) != "dense")
@@ -117,36 +132,40 @@ bool names_gpt2(const std::vector<std::string>& keys) {
                      [](const std::string& key) { return matches("*h.*.attn.c_attn.weight", key); });
 }
 
-// The prefix that DataParallel or torch.compile put before every key; empty if there is none.
+// The prefix that wrappers put before every key; empty if there is none.
 std::string wrapper_prefix(const StateDict& state) {
   std::string prefix;
-  const auto all_have = [&](const std::string& longer) {
-    return std::all_of(state.begin(), state.end(),
-                       [&](const auto& item) { return item.first.starts_with(longer); });
+  const auto all_have = [&](std::string_view wrapper) {
+    return std::all_of(state.begin(), state.end(), [&](const auto& item) {
+      return item.first.compare(prefix.size(), wrapper.size(), wrapper) == 0;
+    });
   };
   while (!state.empty()) {
-    if (all_have(prefix + "module.")) {
-      prefix += "module.";
-    } else if (all_have(prefix + "_orig_mod.")) {
-      prefix += "_orig_mod.";
-    } else {
-      break;
-    }
+    const auto* found = std::find_if(std::begin(kWrappers), std::end(kWrappers), all_have);
+    if (found == std::end(kWrappers)) break;
+    prefix += *found;
   }
   return prefix;
 }
 
-// Advice for the case that only a prefix distinguishes the dict's keys from the module's.
+// Advice for the case that only a prefix, or a wrapper's part, distinguishes the dict's keys from the
+// module's.
 std::string prefix_hint(const StateDict& state, const StateDict& targets) {
   const auto prefix = wrapper_prefix(state);
-  const bool fits = !prefix.empty() && std::any_of(state.begin(), state.end(), [&](const auto& item) {
-    return targets.count(item.first.substr(prefix.size())) > 0;
-  });
-  if (!fits) return {};
-  return fmt::format(
-      "\nevery key begins with \"{0}\", which a wrapper put there: "
-      "attentive::without_prefix(state, \"{0}\") takes it off",
-      prefix);
+  for (const auto& [key, tensor] : state) {
+    if (!prefix.empty() && targets.count(key.substr(prefix.size())) > 0) {
+      return fmt::format(
+          "\nevery key begins with \"{0}\", which a wrapper put there: "
+          "attentive::without_prefix(state, \"{0}\") takes it off",
+          prefix);
+    }
+    const auto plain = without_wrappers(key);
+    if (plain == key || targets.count(plain) == 0) continue;
+    return fmt::format(
+        "\n{} is {} without what a wrapper put there: attentive::without_wrappers(state) takes it off",
+        quoted_name(key), quoted_name(plain));
+  }
+  return {};
 }
 
 // The copies that a load will make, and the tensors that do not fit.
@@ -527,6 +546,16 @@ StateDict without_prefix(const StateDict& state, std::string_view prefix) {
     TORCH_CHECK_VALUE(key.starts_with(prefix), "without_prefix: expected every key to begin with ",
                       quoted_name(prefix), ", got ", quoted_name(key));
     result.emplace(key.substr(prefix.size()), tensor);
+  }
+  return result;
+}
+
+StateDict without_wrappers(const StateDict& state) {
+  StateDict result;
+  for (const auto& [key, tensor] : state) {
+    TORCH_CHECK_VALUE(result.emplace(without_wrappers(std::string_view(key)), tensor).second,
+                      "without_wrappers: expected one key for each name, got a second one, ",
+                      quoted_name(key));
   }
   return result;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
@@ -8,6 +9,9 @@
 #include <attentive/files/state_dict.h>
 
 namespace attentive {
+
+/// The name without the parts that wrappers put into it ("layers.0._orig_mod.weight").
+std::string without_wrappers(std::string_view name);
 
 /// The reason why a tensor's values cannot be read (nested, sparse, quantized, without data); empty if they
 /// can.

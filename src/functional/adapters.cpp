@@ -8,7 +8,10 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
 #include <c10/core/TensorImpl.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -53,25 +56,59 @@ at::Tensor rows_of_b(const AdaptedRows& rows) {
   return rows.count == b.size(0) ? b : b.narrow(0, rows.first_of_b, rows.count);
 }
 
+at::Tensor rows_of_weight(const AdaptedRows& rows, const at::Tensor& weight) {
+  return weight.narrow(0, rows.first, rows.count).to(rows.adapter->a.scalar_type());
+}
+
+// scale * B A, in the dtype of the adapter, or float32 if that is a half type.
+at::Tensor dense_product(const AdaptedRows& rows) {
+  const auto& a = rows.adapter->a;
+  const auto wide = a.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  return at::mm(rows_of_b(rows).to(wide), a.to(wide)) * rows.adapter->scale;
+}
+
+// The magnitudes over the norms of `sum`, the rows of W + scale B A (https://arxiv.org/abs/2402.09353,
+// section 4.3: no gradient flows through the norms).
+at::Tensor magnitude_factors(const AdaptedRows& rows, const at::Tensor& sum) {
+  return rows.adapter->magnitude.narrow(0, rows.first_of_b, rows.count) /
+         at::linalg_vector_norm(sum.detach(), 2, 1);
+}
+
 // Products of one input with the A of several adapters, each computed once.
 class InnerProducts {
  public:
+  struct Product {
+    const LowRank* adapter;
+    at::Tensor x, value;
+  };
+
   explicit InnerProducts(const at::Tensor& x) : x_(x) {}
 
-  const at::Tensor& of(const LowRank& adapter) {
-    for (const auto& [known, product] : products_) {
-      if (known == &adapter) return product;
+  const Product& of(const LowRank& adapter) {
+    for (const auto& known : products_) {
+      if (known.adapter == &adapter) return known;
     }
     auto x = x_;
     if (adapter.dropout > 0 && adapter.training.load()) x = drop_features(x, adapter.dropout, true);
     if (!is_autocast(x.device())) x = x.to(adapter.a.scalar_type());
-    return products_.emplace_back(&adapter, attentive::linear(x, adapter.a)).second;
+    return products_.emplace_back(Product{&adapter, x, attentive::linear(x, adapter.a)});
   }
 
  private:
   const at::Tensor& x_;
-  std::vector<std::pair<const LowRank*, at::Tensor>> products_;
+  std::vector<Product> products_;
 };
+
+// The factors for a layer's call, in which autocast must not round.
+at::Tensor call_factors(const AdaptedRows& rows, const at::Tensor& weight) {
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  at::Tensor sum;
+  {
+    const at::NoGradGuard no_grad;
+    sum = dense_product(rows) + weight;
+  }
+  return magnitude_factors(rows, sum);
+}
 
 }  // namespace
 
@@ -122,7 +159,13 @@ std::vector<at::Tensor> adapter_products(const at::Tensor& x, at::ArrayRef<Linea
   for (size_t i = 0; i < layers.size(); ++i) {
     const auto outputs = layers[i].weight.size(0);
     for (const auto& rows : active_adapters_of(layers[i].weight)) {
-      auto addition = attentive::linear(inner.of(*rows.adapter), rows_of_b(rows)) * rows.adapter->scale;
+      const auto& [adapter, in, product] = inner.of(*rows.adapter);
+      auto addition = attentive::linear(product, rows_of_b(rows)) * adapter->scale;
+      if (adapter->magnitude.defined()) {
+        const auto weight = rows_of_weight(rows, layers[i].weight);
+        const auto base = at::linear(in, weight);  // not attentive's, which would add this addition
+        addition = (base + addition) * call_factors(rows, weight) - base;
+      }
       if (rows.count < outputs)
         addition = at::constant_pad_nd(addition, {rows.first, outputs - rows.first - rows.count});
       additions[i] = additions[i].defined() ? additions[i] + addition : addition;
@@ -135,10 +178,11 @@ at::Tensor with_addition(const at::Tensor& y, const at::Tensor& addition) {
   return addition.defined() ? (y + addition).to(y.scalar_type()) : y;
 }
 
-at::Tensor dense_product(const AdaptedRows& rows) {
-  const auto& a = rows.adapter->a;
-  const auto wide = a.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  return at::mm(rows_of_b(rows).to(wide), a.to(wide)) * rows.adapter->scale;
+at::Tensor dense_addition(const AdaptedRows& rows, const at::Tensor& weight) {
+  const auto product = dense_product(rows);
+  if (!rows.adapter->magnitude.defined()) return product;
+  const auto base = rows_of_weight(rows, weight).to(product.scalar_type()), sum = base + product;
+  return sum * magnitude_factors(rows, sum).unsqueeze(1) - base;
 }
 
 namespace {
@@ -160,8 +204,8 @@ class AdaptedWeightImpl : public c10::TensorImpl {
   at::Tensor sum() const {
     if (adapter_->merged.load()) return weight_;
     const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-    const auto product = dense_product({adapter_, 0, 0, weight_.size(0)});
-    return (weight_.to(product.scalar_type()) + product).to(weight_.scalar_type());
+    const auto addition = dense_addition({adapter_, 0, 0, weight_.size(0)}, weight_);
+    return (weight_.to(addition.scalar_type()) + addition).to(weight_.scalar_type());
   }
 
   c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(const c10::VariableVersion& version,

@@ -15,10 +15,12 @@
 
 namespace attentive {
 
-/// scale * (dropout(x) A^T) B^T, which is added to x W^T.
+/// scale * (dropout(x) A^T) B^T, which is added to x W^T. With a magnitude m (DoRA), what is added to W is
+/// m / |W + scale B A| (W + scale B A) - W, where the norms of the rows count as constants.
 struct LowRank {
-  at::Tensor a;  ///< (rank, features)
-  at::Tensor b;  ///< (outputs, rank)
+  at::Tensor a;          ///< (rank, features)
+  at::Tensor b;          ///< (outputs, rank)
+  at::Tensor magnitude;  ///< (outputs), or undefined
   double scale = 1.0;
   double dropout = 0.0;
   std::atomic<bool> training{true};
@@ -50,15 +52,15 @@ std::vector<at::Tensor> adapter_products(const at::Tensor& x, at::ArrayRef<Linea
 /// y + addition in the dtype of y; y itself if the addition is undefined.
 at::Tensor with_addition(const at::Tensor& y, const at::Tensor& addition);
 
-/// scale * B A, (count, features) for the rows of a weight, in float32 or, for a float64 adapter, in float64.
-at::Tensor dense_product(const AdaptedRows& rows);
+/// What is added to the rows of a weight, (count, features), in float32, or float64 for a float64 adapter.
+at::Tensor dense_addition(const AdaptedRows& rows, const at::Tensor& weight);
 
 // The weight of a layer whose forward function this package does not compute, together with its adapter.
 
-/// A tensor that every operation of PyTorch reads as weight + scale B A, with the numbers that these have at
-/// that moment, and through which gradients flow to A, B and the weight. A merged adapter adds nothing. The
-/// tensor has no memory of its own: code that reads its data pointer gets an error, and an operation that
-/// would change it throws c10::ValueError. Dropout is not applied.
+/// A tensor that every operation of PyTorch reads as weight + `dense_addition`, with the numbers that these
+/// have at that moment, and through which gradients flow to the adapter and the weight. A merged adapter adds
+/// nothing. The tensor has no memory of its own: code that reads its data pointer gets an error, and an
+/// operation that would change it throws c10::ValueError. Dropout is not applied.
 ///
 /// Throws c10::NotImplementedError if PyTorch does not accept the kernel behind it.
 at::Tensor adapted_weight(const at::Tensor& weight, std::shared_ptr<const LowRank> adapter);

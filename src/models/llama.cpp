@@ -222,22 +222,45 @@ RotaryPositionsOptions read_rotary(const std::optional<ModelConfig>& scaling, do
       .original_context(scaling->number("original_max_position_embeddings", static_cast<double>(context)));
 }
 
-// As in Python, rope_scaling (old files) takes precedence over rope_parameters (new files), which may hold a
-// rotation for each kind of layer.
+// An object of rotations; none if it is absent or, as in Python, empty.
+std::optional<ModelConfig> rope_object(const ModelConfig& config, std::string_view field) {
+  auto object = config.object(field);
+  if (object && config.find(field)->as<FileValue::Dict>().items.empty()) object.reset();
+  return object;
+}
+
+// Refuses what Python's class does not read as it is written: Gemma 3 wants rope_parameters for each kind of
+// layer, ignores others, and reads rope_scaling into those of full attention, whose default rope_type hides
+// an old "type". The other families have one rotation.
+void check_rotations(const ModelConfig& config, const DecoderTraits& traits, bool nested) {
+  const auto old = rope_object(config, "rope_scaling");
+  if (!traits.local_theta) {
+    if (nested) config.refuse("rope_parameters", "one rotation for all layers");
+    return;
+  }
+  if (!nested && rope_object(config, "rope_parameters"))
+    config.refuse("rope_parameters", "\"full_attention\" and \"sliding_attention\", a rotation each");
+  if (old && old->find("rope_type") == nullptr)
+    old->refuse("rope_type", "the kind of the rotation (Python's Gemma 3 ignores \"type\")");
+}
+
+// As in Python, rope_scaling (old files) takes precedence over rope_parameters (new files), which for Gemma 3
+// hold a rotation for each kind of layer.
 void read_rotations(const ModelConfig& config, const DecoderTraits& traits, LlamaOptions& options) {
   if (config.number("partial_rotary_factor", 1.0) != 1.0) {
     config.refuse("partial_rotary_factor", "1, the rotation of all features");
   }
   const auto theta = config.number("rope_theta", traits.theta);
-  const auto old = config.object("rope_scaling"), parameters = config.object("rope_parameters");
+  const auto old = rope_object(config, "rope_scaling"), parameters = rope_object(config, "rope_parameters");
   const auto context = options.context_length();
   const bool nested = parameters && (parameters->find("full_attention") != nullptr ||
                                      parameters->find("sliding_attention") != nullptr);
+  check_rotations(config, traits, nested);
   const auto full = nested ? parameters->object("full_attention") : parameters;
-  const auto base = old && full ? full->number("rope_theta", theta) : theta;
+  const auto base = old && nested && full ? full->number("rope_theta", theta) : theta;
   options.rotary(read_rotary(old ? old : full, base, context));
-  if (!traits.local_theta && !nested) return;
-  const auto local = config.number("rope_local_base_freq", traits.local_theta.value_or(theta));
+  if (!traits.local_theta) return;
+  const auto local = config.number("rope_local_base_freq", *traits.local_theta);
   const auto sliding = nested ? parameters->object("sliding_attention") : std::nullopt;
   options.window_rotary(read_rotary(sliding, local, context));
 }
@@ -263,9 +286,11 @@ std::vector<bool> sliding_layers(const ModelConfig& config, const Family& family
     }
     return sliding;
   }
-  const auto pattern = config.find("sliding_window_pattern") != nullptr
-                           ? config.size("sliding_window_pattern")
-                           : config.size("_sliding_window_pattern", 6);
+  constexpr int64_t kPattern = 6;
+  const auto pattern = config.size("sliding_window_pattern", kPattern);
+  if (rule == WindowRule::AllButEveryNth && pattern != config.size("_sliding_window_pattern", pattern))
+    config.refuse("_sliding_window_pattern",
+                  fmt::format("layer_types beside it, or {} (Python's class ignores the field)", pattern));
   const auto first = config.integer("max_window_layers", 28);
   for (int64_t i = 0; i < layers; ++i) {
     const bool window = rule == WindowRule::EveryOther       ? (i + 1) % 2 != 0

@@ -15,6 +15,7 @@
 
 #include "core/check.h"
 #include "core/normal_tensors.h"
+#include "files/state_fit.h"
 #include "models/adapter_sites.h"
 #include "models/families.h"
 #include "models/python_names.h"
@@ -48,19 +49,20 @@ std::string parent_of(const std::string& path) {
   return dot == std::string::npos ? "" : path.substr(0, dot);
 }
 
-// The name of the module in transformers 5, which the tables list as an alias where saved weights have older
-// names.
-const NamePair& module_name(const NameTable& table, const NamePair& pair) {
-  for (const auto& other : table.pairs()) {
-    if ((other.flags & kAlias) != 0 && other.our_name == pair.our_name && other.part == pair.part)
-      return other;
-  }
-  return pair;
-}
-
 // The last part of a name: "c_attn".
 std::string short_name(std::string_view name) {
   return std::string(name.substr(name.rfind('.') + 1));
+}
+
+// The name in the modules of transformers 5, which the tables list as an alias where saved weights have older
+// names.
+const NamePair& module_name(const NameTable& table, const NamePair& pair) {
+  for (const auto& other : table.pairs()) {
+    if ((other.flags & kAlias) != 0 && other.our_name == pair.our_name && other.part == pair.part &&
+        short_name(other.python_name) == short_name(pair.python_name))
+      return other;
+  }
+  return pair;
 }
 
 // Collects the sites of a model, layer by layer.
@@ -140,19 +142,76 @@ std::vector<AdapterSite> adapter_sites(const std::shared_ptr<torch::nn::Module>&
 }
 
 std::string site_name(const torch::nn::Module& model, std::string_view python_name) {
+  return without_weight(parameter_name(model, std::string(python_name) + std::string(kWeight)));
+}
+
+std::string parameter_name(const torch::nn::Module& model, std::string_view python_name) {
   const auto names = family_names(model);
-  if (!names.family) return std::string(python_name);
+  if (!names.family) {
+    const bool own = model.named_parameters().contains(std::string(python_name));
+    return own ? std::string(python_name) : without_wrappers(python_name);
+  }
   const NameTable table(names.family->rules);
   std::optional<int64_t> layer;
-  const auto plain = table.without_prefix(python_name) + std::string(kWeight);
-  for (const auto* pair : table.of_python_name(plain, layer)) {
+  for (const auto* pair : table.of_python_name(table.without_prefix(python_name), layer)) {
     std::optional<int64_t> same;
     for (const auto* written : table.of_our_name(with_layer(pair->our_name, layer), same)) {
       if (!pair->joined || written->part == pair->part)
-        return without_weight(table.name_in_file(module_name(table, *written), same, names.prefixed));
+        return table.name_in_file(module_name(table, *written), same, names.prefixed);
     }
   }
   return {};
+}
+
+std::vector<PythonParameter> python_parameters(const torch::nn::Module& model) {
+  const auto names = family_names(model);
+  std::optional<NameTable> table;
+  if (names.family) table.emplace(names.family->rules);
+  std::vector<PythonParameter> found;
+  for (const auto& item : model.named_parameters()) {
+    PythonParameter one{item.key(), item.value()};
+    std::optional<int64_t> layer;
+    if (!table) one.python_names = {one.name};
+    for (const auto* pair : table ? table->of_our_name(one.name, layer) : std::vector<const NamePair*>()) {
+      one.python_names.push_back(table->name_in_file(module_name(*table, *pair), layer, names.prefixed));
+    }
+    found.push_back(std::move(one));
+  }
+  return found;
+}
+
+StateDict to_python_parameters(const torch::nn::Module& model, const StateDict& own) {
+  const auto names = family_names(model);
+  if (!names.family) return own;
+  PythonNamesOptions options{.prefix = names.prefixed};
+  if (const auto* vit = dynamic_cast<const ViTImpl*>(&model)) options.channels = vit->options.channels();
+  StateDict python;
+  for (const auto& [name, tensor] : to_python_names(names.family->name, own, options))
+    python[parameter_name(model, name)] = tensor;
+  return python;
+}
+
+StateDict from_python_parameters(const torch::nn::Module& model, const StateDict& python) {
+  const auto* family = natural_family(model);
+  return family ? from_python_names(family->name, python) : python;
+}
+
+bool belongs_to(std::string_view parameter, const std::vector<std::string>& modules) {
+  for (auto end = parameter.rfind('.'); end != std::string_view::npos && end > 0;
+       end = parameter.rfind('.', end - 1)) {
+    const auto module = parameter.substr(0, end);
+    for (const auto& one : modules) {
+      if (!one.empty() && module.ends_with(one)) return true;
+    }
+  }
+  return false;
+}
+
+bool ties_embedding(const torch::nn::Module& model) {
+  const auto parameters = model.named_parameters();
+  const bool decoder = dynamic_cast<const GPTImpl*>(&model) || dynamic_cast<const LlamaImpl*>(&model);
+  return (decoder && !parameters.contains("out_head.weight")) ||
+         (dynamic_cast<const BertImpl*>(&model) && parameters.contains("mlm_bias"));
 }
 
 namespace {
@@ -190,9 +249,16 @@ std::vector<std::string> targets_of(const std::vector<std::string>& chosen,
 }
 
 LoraOptions checked_lora(LoraOptions options) {
-  TORCH_CHECK_VALUE(options.rank >= 1, kLora, ": expected rank >= 1, got ", options.rank);
-  TORCH_CHECK_VALUE(std::isfinite(options.alpha) && options.alpha > 0, kLora,
-                    ": expected a finite alpha > 0, got ", options.alpha);
+  const auto check_rank = [](int64_t rank) {
+    TORCH_CHECK_VALUE(rank >= 1, kLora, ": expected rank >= 1, got ", rank);
+  };
+  const auto check_alpha = [](double alpha) {
+    TORCH_CHECK_VALUE(std::isfinite(alpha), kLora, ": expected a finite alpha, got ", alpha);
+  };
+  check_rank(options.rank);
+  check_alpha(options.alpha);
+  for (const auto& [key, rank] : options.rank_pattern) check_rank(rank);
+  for (const auto& [key, alpha] : options.alpha_pattern) check_alpha(alpha);
   check_probability(kLora, "dropout", options.dropout);
   return options;
 }
@@ -256,9 +322,30 @@ void restore(const std::vector<std::pair<at::Tensor, at::Tensor>>& copies) {
   for (const auto& [weight, before] : copies) at::Tensor(weight).copy_(before);
 }
 
-double factor_of(const LoraOptions& options) {
-  const auto rank = static_cast<double>(options.rank);
-  return options.alpha / (options.rslora ? std::sqrt(rank) : rank);
+double factor_of(int64_t rank, double alpha, bool rslora) {
+  const auto wide = static_cast<double>(rank);
+  return alpha / (rslora ? std::sqrt(wide) : wide);
+}
+
+std::vector<PythonParameter> parameters_to_save(const torch::nn::Module& model,
+                                                const std::vector<std::string>& modules) {
+  std::vector<PythonParameter> chosen;
+  if (modules.empty()) return chosen;
+  for (auto& one : python_parameters(model)) {
+    const auto& names = one.python_names;
+    const auto count = std::count_if(names.begin(), names.end(),
+                                     [&](const auto& name) { return belongs_to(name, modules); });
+    if (count == 0) continue;
+    TORCH_CHECK_VALUE(static_cast<size_t>(count) == names.size(), kLora, ": expected all of ",
+                      fmt::format("{}", fmt::join(names, ", ")),
+                      " in modules_to_save, which are one parameter here, got some");
+    TORCH_CHECK_VALUE(one.name != "tok_emb.weight" || !ties_embedding(model), kLora,
+                      ": expected modules_to_save without ", names[0], ", which the head shares");
+    chosen.push_back(std::move(one));
+  }
+  TORCH_CHECK_VALUE(!chosen.empty(), kLora, ": expected modules_to_save of the model, got ",
+                    fmt::format("{}", fmt::join(modules, ", ")));
+  return chosen;
 }
 
 }  // namespace
@@ -273,12 +360,22 @@ Lora Lora::attach(const std::shared_ptr<torch::nn::Module>& model) {
   const auto all = adapter_sites(model);
   const auto sites = chosen_sites(all, options.targets.empty() ? default_targets(*model) : options.targets);
   for (const auto& site : sites) check_site(site, options);
+  auto whole = parameters_to_save(*model, options.modules_to_save);
+  const LayerValues ranks(options.rank_pattern, options.rank);
+  const LayerValues alphas(options.alpha_pattern, options.alpha);
+  decltype(options.rank_pattern) own_ranks;
+  decltype(options.alpha_pattern) own_alphas;
 
   std::vector<State::Adapter> adapters;
   with_allocation_errors(kLora, "its adapters", [&] {
     for (const auto& site : sites) {
-      const LowRankShape shape{options.rank, site.features, site.outputs, factor_of(options),
-                               options.dropout};
+      const auto rank = ranks.of(site.name);
+      const auto alpha = alphas.of(site.name);
+      put_layer_value(own_ranks, site.name, rank, options.rank);
+      put_layer_value(own_alphas, site.name, alpha, options.alpha);
+      const LowRankShape shape{
+          rank,        site.features, site.outputs, factor_of(rank, alpha, options.rslora), options.dropout,
+          options.dora};
       adapters.push_back({site, std::make_shared<LowRankAdapterImpl>(shape, site.rows[0].weight)});
     }
   });
@@ -290,6 +387,7 @@ Lora Lora::attach(const std::shared_ptr<torch::nn::Module>& model) {
     required.emplace_back(parameter, parameter.requires_grad());
     parameter.set_requires_grad(false);
   }
+  for (const auto& one : whole) one.tensor.set_requires_grad(true);
   for (size_t i = 0; i < adapters.size(); ++i) {
     const auto& [site, module] = adapters[i];
     if (!site.own) foreign_layer(site).weight = sums[i];
@@ -298,6 +396,9 @@ Lora Lora::attach(const std::shared_ptr<torch::nn::Module>& model) {
     for (const auto& rows : site.rows) module->put_on(rows.weight, rows.first, rows.first_of_b, rows.count);
   }
   options.targets = targets_of(names_of(sites), names_of(all));
+  options.rank_pattern = std::move(own_ranks);
+  options.alpha_pattern = std::move(own_alphas);
+  state_->whole = std::move(whole);
   state_->required = std::move(required);
   state_->adapters = std::move(adapters);
   state_->model = model;
@@ -321,7 +422,7 @@ void Lora::merge() {
   const auto add_products = [&] {
     for (const auto& weight_and_copy : saved) {
       for (const auto& rows : adapters_of(weight_and_copy.first)) {
-        const auto product = dense_product(rows);
+        const auto product = dense_addition(rows, weight_and_copy.first);
         auto part = weight_and_copy.first.narrow(0, rows.first, rows.count);
         part.copy_(part.to(product.scalar_type()) + product);
       }
@@ -357,6 +458,12 @@ void Lora::detach() {
     if (!site.own) foreign_layer(site).weight = site.rows[0].weight;
   }
   for (const auto& [parameter, required] : state_->required) parameter.set_requires_grad(required);
+  if (!merged()) {
+    const at::NoGradGuard no_grad;
+    restore(state_->replaced);
+  }
+  state_->replaced.clear();
+  state_->whole.clear();
   state_->adapters.clear();
   state_->required.clear();
   state_->saved.clear();
@@ -377,6 +484,11 @@ std::vector<at::Tensor> Lora::parameters() const {
     const auto& low_rank = adapter.module->low_rank();
     found.insert(found.end(), {low_rank.a, low_rank.b});
   }
+  for (const auto& adapter : state_->adapters) {
+    const auto& magnitude = adapter.module->low_rank().magnitude;
+    if (magnitude.defined()) found.push_back(magnitude);
+  }
+  for (const auto& one : state_->whole) found.push_back(one.tensor);
   return found;
 }
 

@@ -20,6 +20,7 @@
 #include "base/refusal.h"
 #include "core/normal_tensors.h"
 #include "files/json_value.h"
+#include "files/state_fit.h"
 #include "models/folder_writer.h"
 
 namespace attentive {
@@ -138,8 +139,11 @@ ModelFolder read_model_folder(const std::filesystem::path& path, const ModelFold
   if (options.weights) {
     ReadStateOptions reading;
     reading.file.map = options.map;
-    auto file = read_state_dict_file(weights_in(path), reading);
-    folder.weights = file.prefix.empty() ? std::move(file.state) : without_prefix(file.state, file.prefix);
+    const auto weights = weights_in(path);
+    for (const auto& [name, tensor] : read_state_dict_file(weights, reading).state) {
+      if (!folder.weights.emplace(without_wrappers(name), tensor).second)
+        fail_model_folder(weights, fmt::format("{} is there twice, under several names", quoted_name(name)));
+    }
   }
   return folder;
 }

@@ -143,8 +143,8 @@ bool NameTable::is_ignored(std::string_view plain) const {
 }
 
 std::string NameTable::without_prefix(std::string_view python_name) const {
-  return std::string(python_name.starts_with(rules_->prefix) ? python_name.substr(rules_->prefix.size())
-                                                             : python_name);
+  const auto name = without_wrappers(python_name);
+  return name.starts_with(rules_->prefix) ? name.substr(rules_->prefix.size()) : name;
 }
 
 std::string NameTable::name_in_file(const NamePair& pair, std::optional<int64_t> layer, bool prefixed) const {
@@ -207,7 +207,7 @@ class Renaming {
 
   void take(const std::string& name, const at::Tensor& tensor) {
     const auto plain = table_.without_prefix(name);
-    result_.prefixed = result_.prefixed || plain.size() != name.size();
+    result_.prefixed = result_.prefixed || plain.size() != without_wrappers(name).size();
     std::optional<int64_t> layer;
     const auto pairs = table_.of_python_name(plain, layer);
     if (pairs.empty()) {

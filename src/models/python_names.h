@@ -44,6 +44,7 @@ class NameTable {
   /// Finds the pairs to write for one of this package's names, and its layer.
   std::vector<const NamePair*> of_our_name(std::string_view name, std::optional<int64_t>& layer) const;
   bool is_ignored(std::string_view plain) const;
+  /// Also without what wrappers put into the name.
   std::string without_prefix(std::string_view python_name) const;
   /// The Python name of a pair as a file has it: with the layer, and with the prefix if `prefixed`.
   std::string name_in_file(const NamePair& pair, std::optional<int64_t> layer, bool prefixed) const;

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
@@ -29,14 +30,16 @@ LowRankAdapterImpl::LowRankAdapterImpl(const LowRankShape& shape, const at::Tens
     : low_rank_(std::make_shared<LowRank>()) {
   const auto type = like.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const auto options = at::TensorOptions(type).device(like.device());
-  at::Tensor a, b;
+  at::Tensor a, b, magnitude;
   {
     const NormalTensorsGuard kept;
     a = first_a(shape, options);
     b = at::zeros({shape.outputs, shape.rank}, options);
+    if (shape.magnitude) magnitude = at::zeros({shape.outputs}, options);
   }
   low_rank_->a = register_parameter("A", a);
   low_rank_->b = register_parameter("B", b);
+  if (shape.magnitude) low_rank_->magnitude = register_parameter("magnitude", magnitude);
   low_rank_->scale = shape.scale;
   low_rank_->dropout = shape.dropout;
 }
@@ -56,6 +59,11 @@ void LowRankAdapterImpl::pretty_print(std::ostream& stream) const {
 }
 
 void LowRankAdapterImpl::put_on(const at::Tensor& weight, int64_t first, int64_t first_of_b, int64_t count) {
+  if (low_rank_->magnitude.defined() && draws_first_weights()) {
+    const NormalTensorsGuard kept;
+    const auto base = weight.narrow(0, first, count).to(low_rank_->magnitude.scalar_type());
+    low_rank_->magnitude.narrow(0, first_of_b, count).copy_(at::linalg_vector_norm(base, 2, 1));
+  }
   put_adapter(weight, {low_rank_, first, first_of_b, count});
 }
 

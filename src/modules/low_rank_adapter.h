@@ -17,10 +17,11 @@ namespace attentive {
 struct LowRankShape {
   int64_t rank = 0, features = 0, outputs = 0;
   double scale = 1.0, dropout = 0.0;
+  bool magnitude = false;
 };
 
 /// Parameters "A" (rank, features), drawn as `torch::nn::Linear` draws its weight, and "B" (outputs, rank),
-/// zero. They have the device of `like` and its dtype, or float32 if that is a half type.
+/// zero; and "magnitude" (outputs), if the shape says so, which `put_on` sets to the norms of the rows. They have the device of `like` and its dtype, or float32 if that is a half type.
 class LowRankAdapterImpl : public torch::nn::Module {
  public:
   LowRankAdapterImpl(const LowRankShape& shape, const at::Tensor& like);

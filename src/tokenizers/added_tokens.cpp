@@ -37,8 +37,7 @@ void TextSet::add(std::string_view text, int64_t id) {
     node = entry->second;
     if (fresh) nodes_.emplace_back();
   }
-  if (nodes_[node].id >= 0) refuse("two added tokens are matched by the same text \"{}\"", text);
-  nodes_[node].id = id;
+  if (nodes_[node].id < 0) nodes_[node].id = id;
 }
 
 std::pair<int64_t, size_t> TextSet::longest_at(std::string_view text) const {

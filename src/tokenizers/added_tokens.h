@@ -28,6 +28,7 @@ struct AddedToken {
 /// the longest.
 class TextSet {
  public:
+  /// Of several ids with one text, the first stays. (Python's tokenizers chooses one at random.)
   void add(std::string_view text, int64_t id);
   bool empty() const { return nodes_.size() == 1; }
   /// False for a byte with which no member begins.

@@ -20,10 +20,11 @@ namespace attentive::tokenizers {
 namespace {
 
 const nlohmann::json kNull;
+const auto kNone = nlohmann::json::array();
 
 // Returns a part of the document; an absent part is read like null.
-JsonView part(const JsonView& document, const char* key) {
-  return document.has(key) ? document.at(key) : JsonView(kNull, key);
+JsonView part(const JsonView& document, const char* key, const nlohmann::json& absent = kNull) {
+  return document.has(key) ? document.at(key) : JsonView(absent, key);
 }
 
 std::unique_ptr<const Model> checked_model(const JsonView& document) {
@@ -74,7 +75,7 @@ Pipeline::Pipeline(const JsonView& document)
     : model_(checked_model(document)),
       normalizer_(parse_normalizer(part(document, "normalizer"))),
       pre_tokenizer_(parse_pre_tokenizer(part(document, "pre_tokenizer"))),
-      added_(part(document, "added_tokens"), model_->vocabulary(), normalizer_),
+      added_(part(document, "added_tokens", kNone), model_->vocabulary(), normalizer_),
       post_processor_(part(document, "post_processor")),
       decoder_(parse_decoder(part(document, "decoder"))) {
   const auto cuts = part(document, "pre_tokenizer");

@@ -93,6 +93,54 @@ TEST_CASE("saving what the Python package wrote gives the same bytes", "[safeten
   CHECK(read_bytes(folder / "again") == read_bytes(kFixture));
 }
 
+TEST_CASE("rare 8-bit dtypes of the Python package are read, and written as it writes them",
+          "[safetensors]") {
+  const TemporaryFolder folder;
+  const auto path = attentive::test::source_folder() + "/tests/files/data/rare_dtypes.safetensors";
+  for (const bool map : {false, true}) {
+    const auto tensors = load_safetensors(path, {.map = map}).tensors;
+    CHECK(tensors.at("e8m0").scalar_type() == at::kFloat8_e8m0fnu);
+    CHECK(tensors.at("e4m3fnuz").scalar_type() == at::kFloat8_e4m3fnuz);
+    CHECK(tensors.at("e5m2fnuz").scalar_type() == at::kFloat8_e5m2fnuz);
+    for (const auto& [name, tensor] : tensors)
+      CHECK(same(tensor.to(at::kFloat), at::tensor({0.5f, 1.0f, 2.0f}).unsqueeze(0)));
+    attentive::save_safetensors(folder / "again", tensors);
+    CHECK(read_bytes(folder / "again") == read_bytes(path));
+  }
+}
+
+TEST_CASE("4-bit numbers are read where LibTorch has them, two a byte", "[safetensors]") {
+  const auto path = attentive::test::source_folder() + "/tests/files/data/float4.safetensors";
+  const auto entry = [](const std::string& shape) {
+    return R"({"a":{"dtype":"F4","shape":)" + shape + R"(,"data_offsets":[0,2]}})";
+  };
+#if __has_include(<c10/util/Float4_e2m1fn_x2.h>)
+  const TemporaryFolder folder;
+  const auto tensor = load_safetensors(path).tensors.at("f4");
+  CHECK(tensor.scalar_type() == at::kFloat4_e2m1fn_x2);
+  CHECK(tensor.view(at::kByte).equal(at::arange(8, at::kByte).view({2, 4})));
+  attentive::save_safetensors(folder / "again", {{"f4", tensor}});
+  CHECK(read_bytes(folder / "again") == read_bytes(path));
+  attentive::save_safetensors(folder / "again", {{"f4", tensor.t()}});
+  CHECK(load_safetensors(folder / "again")
+            .tensors.at("f4")
+            .view(at::kByte)
+            .equal(at::arange(8, at::kByte).view({2, 4}).t()));
+  CHECK(parse(file_bytes(entry("[2,2]"), 2)).tensors.at("a").sizes() == at::IntArrayRef({2, 1}));
+  check_refused(entry("[4,1]"), 2, "tensor \"a\": dtype F4 needs an even last size, got shape (4, 1)");
+  check_refused(entry("[]"), 2, "tensor \"a\": dtype F4 needs an even last size, got shape ()");
+  check_refused(entry("[2]"), 2, "take 1 bytes");
+#else
+  CHECK_THROWS_MATCHES(
+      load_safetensors(path), SafetensorsError,
+      MessageMatches(ContainsSubstring("tensor \"f4\": dtype F4 needs LibTorch 2.8 or newer, which has "
+                                       "float4_e2m1fn_x2; this is 2.")));
+  check_refused(entry("[4]"), 2, "tensor \"a\": dtype F4 needs LibTorch 2.8 or newer");
+#endif
+  check_refused(R"({"a":{"dtype":"F6_E2M3","shape":[4],"data_offsets":[0,3]}})", 3,
+                "tensor \"a\": dtype F6_E2M3, which no LibTorch has");
+}
+
 TEST_CASE("values that only bits can tell apart survive", "[safetensors]") {
   const TemporaryFolder folder;
   const float inf = std::numeric_limits<float>::infinity();

@@ -320,6 +320,28 @@ TEST_CASE("the prefix of a wrapper is reported and can be taken off", "[state_di
                                "attentive::without_prefix(state, \"module.\") takes it off"));
 }
 
+TEST_CASE("what wrappers put into the middle of names is reported and can be taken off", "[state_dict]") {
+  StateDict wrapped;
+  const char* const parts[] = {"_orig_mod.", "_checkpoint_wrapped_module.", "module.",
+                               "_fsdp_wrapped_module."};
+  size_t i = 0;
+  for (const auto& [key, tensor] : python_state()) {
+    auto name = key;
+    wrapped.emplace(name.insert(key.find('.') + 1, parts[i++ % 4]), tensor);
+  }
+  REQUIRE(i >= 4);
+  check_equal(without_wrappers(wrapped), python_state());
+  CHECK(without_wrappers(StateDict{{"modules._orig_mod", at::ones({1})}}).count("modules._orig_mod") == 1);
+  auto module = make();
+  const auto message = value_error([&] { load_state_dict(*module, wrapped); });
+  CHECK_THAT(message, ContainsSubstring(" without what a wrapper put there: "
+                                        "attentive::without_wrappers(state) takes it off"));
+  load_state_dict(*module, without_wrappers(wrapped));
+  wrapped.insert(*python_state().begin());
+  CHECK_THAT(value_error([&] { without_wrappers(wrapped); }),
+             ContainsSubstring("without_wrappers: expected one key for each name, got a second one, "));
+}
+
 TEST_CASE("a safetensors file is told by its content", "[state_dict]") {
   const TemporaryFolder folder;
   save_safetensors(folder / "weights.pt", python_state());

@@ -40,6 +40,16 @@ json tuple(json items) {
 
 }  // namespace
 
+TEST_CASE("a file that states no checksum at all is read without", "[torch_file][odd]") {
+  auto file = good_archive();
+  for (auto& entry : file.entries) entry.crc = 0;
+  for (const bool checksums : {true, false}) {
+    const auto bytes = file.bytes();
+    const auto value = parse_torch(bytes.data(), bytes.size(), {.checksums = checksums});
+    CHECK(value.as<at::Tensor>().sum().item<float>() == 15);
+  }
+}
+
 TEST_CASE("the files that the hostile ones are made of are read", "[torch_file][odd]") {
   const auto check = [](const std::string& bytes) {
     const auto tensor = parse_bytes(bytes).as<at::Tensor>();

@@ -153,6 +153,15 @@ TEST_CASE("config.json decides the options", "[pretrained]") {
   CHECK(gemma3.rotary().base() == 1e6);
   CHECK(gemma3.window_rotary()->base() == 1e4);
   CHECK_FALSE(gemma3.softcap());
+  CHECK(llama_options(decoder("gemma3_text", {{"_sliding_window_pattern", 6}})).windows() ==
+        std::vector<int64_t>{4096, 4096, 4096});
+  const auto linear = FileValue::Dict{{{"rope_type", "linear"}, {"factor", 4}}};
+  CHECK(llama_options(decoder("gemma3_text", {{"rope_scaling", linear}})).rotary().factor() == 4);
+  // As in Python, rope_scaling replaces the other object, its rope_theta included.
+  CHECK(llama_options(decoder("llama", {{"rope_scaling", linear},
+                                        {"rope_parameters", FileValue::Dict{{{"rope_theta", 5e5}}}}}))
+            .rotary()
+            .base() == 1e4);
   // Python's Gemma 3 ignores this field.
   CHECK_FALSE(llama_options(decoder("gemma3_text", {{"attn_logit_softcapping", 2.0}})).softcap());
   const auto old = llama_options(
@@ -212,6 +221,14 @@ TEST_CASE("a field that is missing, mistyped or not supported is refused by name
   refused("llama", "rope_scaling", rope({{"rope_type", "llama3"}, {"factor", 2.0}}), ".low_freq_factor");
   refused("llama", "rope_parameters", rope({{"rope_type", "default"}, {"partial_rotary_factor", 0.5}}),
           "got 0.5");
+  refused("llama", "rope_parameters", rope({{"full_attention", rope({{"rope_theta", 5e5}})}}),
+          "expected one rotation for all layers");
+  // Python's Gemma 3 reads these otherwise than they are written.
+  refused("gemma3_text", "rope_scaling", rope({{"type", "linear"}, {"factor", 2.0}}),
+          ".rope_type\": expected the kind of the rotation");
+  refused("gemma3_text", "rope_parameters", rope({{"rope_type", "linear"}, {"factor", 2.0}}),
+          "expected \"full_attention\" and \"sliding_attention\", a rotation each");
+  refused("gemma3_text", "_sliding_window_pattern", 3, "expected layer_types beside it, or 6");
   refused("qwen3", "layer_types", FileValue::List{{"full_attention"}}, "expected 3 kinds");
   refused("gemma2", "layer_types", FileValue::List{{"full_attention", "chunked_attention", "full_attention"}},
           "for layer 1");

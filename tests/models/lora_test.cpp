@@ -55,14 +55,14 @@ std::map<std::string, at::Tensor> copies(const torch::nn::Module& module) {
 
 // A model's logits with adapters equal those with the dense sums in the weights, and so do gradients.
 template <class Model>
-void check_model(Model model, const std::vector<std::string>& targets) {
+void check_model(Model model, const std::vector<std::string>& targets, bool dora = false) {
   const auto ids = some_ids();
   model->to(at::kDouble);
   model->eval();
   const auto before = model->forward(ids).detach();
   const auto weights = copies(*model);
-  auto lora = Lora({.rank = 3, .alpha = 4, .targets = targets}).attach(model);
-  CHECK(model->forward(ids).detach().equal(before));  // B is zero
+  auto lora = Lora({.rank = 3, .alpha = -4, .targets = targets, .dora = dora}).attach(model);
+  CHECK_WITHIN(model->forward(ids).detach(), before, {0, dora ? 1e-13 : 0.0});  // B is zero
   draw(lora);
   const auto with = model->forward(ids).detach();
   CHECK(!with.allclose(before, 1e-3, 1e-3));
@@ -91,6 +91,27 @@ TEST_CASE("Lora: models with adapters equal models with merged weights", "[lora]
   check_model(GPT(kGPT), {"all-linear"});
   check_model(Llama(kAdaptedLlama), {});
   check_model(Llama(kAdaptedLlama), {"all-linear"});
+  check_model(GPT(kGPT), {"all-linear"}, true);
+  check_model(Llama(kAdaptedLlama), {"all-linear"}, true);
+}
+
+TEST_CASE("Lora: modules that are trained whole, and ranks by layer", "[lora]") {
+  at::manual_seed(11);
+  Llama model(kAdaptedLlama);
+  auto lora = Lora({.rank = 3, .rank_pattern = {{"layers.1.*", 2}}, .modules_to_save = {"lm_head", "q_proj"}})
+                  .attach(model);
+  CHECK(lora.parameters().size() == 4 * 2 + 3);
+  CHECK(lora.parameters()[0].size(0) == 3);
+  CHECK(lora.parameters()[4].size(0) == 2);
+  CHECK(lora.parameters().back().is_same(model->out_head->weight));
+  const auto ids = some_ids();
+  model->loss(ids, ids.flip(1)).backward();
+  for (const auto& item : model->named_parameters()) {
+    INFO(item.key());
+    const bool whole = item.key() == "out_head.weight" || item.key().ends_with("W_query.weight");
+    CHECK(item.value().requires_grad() == (whole || item.key().find(".lora.") != std::string::npos));
+    CHECK(item.value().grad().defined() == item.value().requires_grad());
+  }
 }
 
 TEST_CASE("Lora: encoders", "[lora]") {
@@ -302,11 +323,19 @@ struct DerivedNetImpl : Module<DerivedNetImpl> {
   torch::nn::Linear fc{nullptr}, twice{nullptr};
 };
 
-// Its result by the dense sums, which autograd differentiates.
+// The weight of a layer with its adapter; with magnitudes, they follow the two adapters.
+at::Tensor dense_weight(const std::vector<at::Tensor>& base, const std::vector<at::Tensor>& adapters,
+                        size_t i, double scale) {
+  const auto sum = base[i] + at::mm(adapters[2 * i + 1], adapters[2 * i]) * scale;
+  if (adapters.size() == 4) return sum;
+  return sum * (adapters[4 + i] / sum.detach().square().sum(1).sqrt()).unsqueeze(1);
+}
+
+// The net's result by the dense weights, which autograd differentiates.
 at::Tensor dense_forward(const std::vector<at::Tensor>& base, const std::vector<at::Tensor>& adapters,
                          const at::Tensor& x, double scale) {
-  const auto sum = [&](size_t i) { return base[i] + at::mm(adapters[2 * i + 1], adapters[2 * i]) * scale; };
-  return at::linear(at::linear(x, sum(0), base[2]).relu(), sum(1));
+  const auto hidden = at::linear(x, dense_weight(base, adapters, 0, scale), base[2]).relu();
+  return at::linear(hidden, dense_weight(base, adapters, 1, scale));
 }
 
 }  // namespace
@@ -319,7 +348,8 @@ TEST_CASE("Lora: layers of torch::nn in a user's module", "[lora]") {
   const auto before = copies(*net);
   const auto x = at::randn({3, 6}, at::kDouble), rows = at::randn({2, 3, 6}, at::kDouble);
   const auto plain = net->forward(x).detach();
-  auto lora = Lora({.rank = 2, .alpha = 3, .targets = {"all-linear"}}).attach(net);
+  const auto dora = GENERATE(false, true);
+  auto lora = Lora({.rank = 2, .alpha = 3, .targets = {"all-linear"}, .dora = dora}).attach(net);
   CHECK(lora.layers() == std::vector<std::string>{"fc1", "fc2"});
   draw(lora);
   for (const auto& [name, tensor] : before) CHECK(state_dict(*net).at(name).equal(tensor));
@@ -340,7 +370,7 @@ TEST_CASE("Lora: layers of torch::nn in a user's module", "[lora]") {
     for (const auto& tensor : base) CHECK(!tensor.requires_grad());
   }
   SECTION("whatever reads the weight reads the sum") {
-    const auto want = (base[1] + at::mm(lora.parameters()[3], lora.parameters()[2]) * 1.5).detach();
+    const auto want = dense_weight(base, lora.parameters(), 1, 1.5).detach();
     const auto y = at::randn({3, 8}, at::kDouble).requires_grad_(true);
     const auto& weight = net->fc2->weight;
     CHECK_WITHIN((weight + 0).detach(), want, {1e-12, 1e-12});
@@ -407,7 +437,13 @@ TEST_CASE("Lora: a program's class over this package's base, and a layer of two 
 TEST_CASE("Lora: bad input is refused by name", "[lora]") {
   const auto llama = Llama(kAdaptedLlama).ptr();
   CHECK(value_error([] { Lora({.rank = 0}); }) == "Lora: expected rank >= 1, got 0");
-  CHECK(value_error([] { Lora({.alpha = 0}); }) == "Lora: expected a finite alpha > 0, got 0");
+  CHECK(value_error([] { Lora({.alpha = HUGE_VAL}); }) == "Lora: expected a finite alpha, got inf");
+  CHECK(value_error([] { Lora({.rank_pattern = {{"q_proj", 0}}}); }) == "Lora: expected rank >= 1, got 0");
+  CHECK(attach_error(llama, {.modules_to_save = {"score"}}) ==
+        "Lora: expected modules_to_save of the model, got score");
+  CHECK(attach_error(Llama(LlamaOptions(kAdaptedLlama).tied(true)).ptr(),
+                     {.modules_to_save = {"embed_tokens"}}) ==
+        "Lora: expected modules_to_save without model.embed_tokens.weight, which the head shares");
   CHECK(value_error([] { Lora({.dropout = 1.5}); }).find("Lora: expected") == 0);
   CHECK(attach_error(nullptr, {}) == "Lora: expected a model, got none");
   CHECK(attach_error(llama, {.targets = {"q_proj", "qproj"}}) ==

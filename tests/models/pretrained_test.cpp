@@ -72,6 +72,29 @@ std::vector<std::pair<uintptr_t, uintptr_t>> mappings_in(const std::filesystem::
 
 }  // namespace
 
+TEST_CASE("names that torch.compile, FSDP and DataParallel lengthened are read without it", "[pretrained]") {
+  const auto plain = read_state_dict(kModelData / "llama");
+  StateDict wrapped;
+  for (const auto& [key, tensor] : plain) {
+    auto name = "module." + key;
+    for (const auto& [part, wrapper] : {std::pair{".self_attn.", "._checkpoint_wrapped_module._orig_mod"},
+                                        std::pair{".mlp.", "._fsdp_wrapped_module"}}) {
+      if (const auto place = name.find(part); place != std::string::npos) name.insert(place, wrapper);
+    }
+    wrapped[name] = tensor;
+  }
+  CHECK(from_python_names("llama", wrapped).size() == from_python_names("llama", plain).size());
+  const TemporaryFolder folder;
+  write_file(folder / "config.json", read_file(kModelData / "llama" / "config.json"));
+  save_safetensors(folder / "model.safetensors", wrapped);
+  auto model = load_pretrained<Llama>(folder.path()), same = load_pretrained<Llama>(kModelData / "llama");
+  for (const auto& [name, tensor] : state_dict(*same)) CHECK(state_dict(*model).at(name).equal(tensor));
+  wrapped.insert(*plain.begin());
+  save_safetensors(folder / "model.safetensors", wrapped);
+  CHECK_THAT(value_error([&] { read_model_folder(folder.path()); }),
+             ContainsSubstring("model.safetensors: \"module.lm_head.weight\" is there twice, under several"));
+}
+
 TEST_CASE("committed folders give Python's logits", "[pretrained]") {
   CHECK(difference_of(kModelData / "gpt2") < 2e-6);
   CHECK(difference_of(kModelData / "llama") < 2e-6);

@@ -69,6 +69,23 @@ TEST_CASE("Added tokens take the white space that they strip", "[pretrained_toke
   CHECK(ids(true, false) == Ids{ab, tag, space, space, ab});
 }
 
+// Python's tokenizers 0.23.3 takes another of them from one process to the next.
+TEST_CASE("No added tokens, and several that normalize to one text", "[pretrained_tokenizer]") {
+  auto document = nlohmann::json::parse(R"({"normalizer": {"type": "Lowercase"},
+    "model": {"type": "WordLevel", "vocab": {"u": 0, "a": 1}, "unk_token": "u"}})");
+  CHECK(PretrainedTokenizer::parse(document.dump()).encode("A") == Ids{1});
+  const nlohmann::json token = {{"single_word", false}, {"lstrip", false},    {"rstrip", false},
+                                {"special", false},     {"normalized", true}, {"id", 2},
+                                {"content", "TAG"}};
+  document["added_tokens"] = {token, token, token};
+  document["added_tokens"][1].update({{"id", 3}, {"content", "Tag"}, {"special", true}});
+  document["added_tokens"][2].update({{"id", 4}, {"content", "taga"}});
+  const auto tokenizer = PretrainedTokenizer::parse(document.dump());
+  CHECK(tokenizer.encode("tagTAGTagA") == Ids{2, 2, 4});
+  CHECK(tokenizer.decode(Ids{2, 3}) == "tag tag");
+  CHECK(tokenizer.token_to_id("Tag") == 3);
+}
+
 TEST_CASE("Ids, pairs and text equal what Python recorded", "[pretrained_tokenizer]") {
   for (const auto& kind : kKinds) {
     CAPTURE(kind);

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""Writes adapters of Python's `peft` with the numbers that peft computes, for the two models of tests/models/data and for a
-BERT and a ViT, whose folders it writes, too.
+"""Writes adapters of Python's `peft` with the numbers that peft computes, for the two models of tests/models/data and for
+BERTs and a ViT, whose folders it writes, too.
 
-    tools/generators/make_adapters.py OUT         OUT/<name>/ with adapter_config.json, adapter_model.safetensors and
+    tools/generators/make_adapters.py OUT [NAME…] OUT/<name>/ with adapter_config.json, adapter_model.safetensors and
                                                   expected.safetensors: input, output, output.merged, output.loss and
-                                                  grad.<tensor> (float32, without dropout); the BERT's and the ViT's
+                                                  grad.<tensor> (float32, without dropout); the BERTs' and the ViT's
                                                   own folders are OUT/<name>/base
     tools/generators/make_adapters.py --check OUT SAVED
                                                   loads each SAVED/<name>, an adapter, with peft and prints the largest
                                                   difference of its output from that of the adapter OUT/<name>
 
-Written with torch 2.11.0, transformers 5.23.0, peft 0.21.2. B is drawn, because its first value, zero, would hide everything.
+Written with torch 2.11.0, transformers 5.23.0, peft 0.21.2. B is drawn, because its first value, zero, would hide everything;
+magnitudes and whole modules are changed.
 tests/models/data/lora holds the folders of `tests/models/data/lora`.
 """
 
@@ -34,31 +35,42 @@ ADAPTERS = {
     "llama": dict(r=4, lora_alpha=5, target_modules=["q_proj", "v_proj", "gate_proj", "down_proj"], use_rslora=True),
     "bert": dict(r=2, lora_alpha=3, target_modules=["query", "value", "dense"]),
     "vit": dict(r=2, lora_alpha=4, target_modules=["q_proj", "v_proj", "fc1"], lora_dropout=0.1),
+    "gpt2_dora": dict(r=3, lora_alpha=6, target_modules=["c_attn", "c_fc"], fan_in_fan_out=True, use_dora=True, lora_dropout=0.1),
+    # The first key that matches counts, in the order of the alphabet, because peft sorts them when it saves.
+    "llama_patterns": dict(
+        r=4, lora_alpha=-5, target_modules=["q_proj", "v_proj", "up_proj"], modules_to_save=["lm_head", "model.norm"],
+        rank_pattern={"layers.1.self_attn.v_proj": 3, "up": 7, "v_proj": 2},
+        alpha_pattern={"^model.layers.0.self_attn.q_proj": 0.5, r"layers\.[01]\.self_attn\.v_.*": 9, "v_proj": 1}),
+    "bert_texts": dict(r=2, lora_alpha=3, target_modules=["query", "value"], use_dora=True, use_rslora=True),
+    "vit_dora": dict(r=2, lora_alpha=4, target_modules=["q_proj", "v_proj", "fc1"], use_dora=True, modules_to_save=["classifier", "o_proj"]),
 }
-CLASSES = {"bert": hf.BertModel, "vit": hf.ViTForImageClassification}
+BASE_OF = {"gpt2_dora": "gpt2", "llama_patterns": "llama", "vit_dora": "vit"}  # another adapter's base
+CLASSES = {"bert": hf.BertModel, "bert_texts": hf.BertForSequenceClassification, "vit": hf.ViTForImageClassification}
+TASKS = {"gpt2": "CAUSAL_LM", "llama": "CAUSAL_LM", "bert_texts": "SEQ_CLS"}
 
 
 def base_of(out, name):
-    kind = CLASSES.get(name, hf.AutoModelForCausalLM)
-    folder = out / name / "base" if name in CLASSES else BASES / name
+    base = BASE_OF.get(name, name)
+    kind = CLASSES.get(base, hf.AutoModelForCausalLM)
+    folder = out / base / "base" if base in CLASSES else BASES / base
     return kind.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
 
 
 def input_of(name):
-    if name == "vit":
+    if name.startswith("vit"):
         return torch.randn(2, 2, 8, 8)
     return torch.arange(14).view(2, 7).mul(5).remainder(17)
 
 
 def output_of(name, model, given):
-    if name == "vit":
+    if name.startswith("vit"):
         return model(pixel_values=given).logits
     out = model(given)
     return torch.cat((out.last_hidden_state, out.pooler_output[:, None]), 1) if name == "bert" else out.logits
 
 
 def loss_of(name, output, given):
-    if name in CLASSES:
+    if BASE_OF.get(name, name) in CLASSES:
         return output.square().mean()
     return torch.nn.functional.cross_entropy(output.flatten(0, 1), given.flip(1).flatten())
 
@@ -66,16 +78,20 @@ def loss_of(name, output, given):
 def make(out, name):
     torch.manual_seed(11)
     if name in CLASSES:
-        model = make_model_folders.built({"bert": "bert_base"}.get(name, name))
+        small = dict(num_hidden_layers=1, max_position_embeddings=12) if name == "bert_texts" else {}
+        model = make_model_folders.built({"bert": "bert_base"}.get(name, name), **small)
         make_model_folders.randomized(model, 12)
         model.save_pretrained(out / name / "base")
-    task = {} if name in CLASSES else dict(task_type="CAUSAL_LM")
+    task = TASKS.get(BASE_OF.get(name, name))
+    task = dict(task_type=task) if task else {}
     model = peft.get_peft_model(base_of(out, name), peft.LoraConfig(**task, **ADAPTERS[name])).eval()
     model.peft_config["default"].base_model_name_or_path = name
     with torch.no_grad():
         for key, parameter in model.named_parameters():
             if ".lora_B." in key:
                 parameter.normal_(0, 0.2)
+            elif parameter.requires_grad and ".lora_A." not in key:
+                parameter.mul_(1 + 0.2 * torch.randn_like(parameter))
     given = input_of(name)
     output = output_of(name, model, given)
     loss = loss_of(name, output, given)
@@ -83,7 +99,7 @@ def make(out, name):
     found = {"input": given, "output": output.detach().clone(), "output.loss": loss.detach()}
     for key, parameter in model.named_parameters():
         if parameter.grad is not None:
-            found["grad." + key.replace(".default.", ".")] = parameter.grad
+            found["grad." + key.replace(".modules_to_save.default.", ".").replace(".default.", ".")] = parameter.grad
     model.save_pretrained(out / name, save_embedding_layers=False)
     (out / name / "README.md").unlink(missing_ok=True)
     with torch.no_grad():
@@ -108,13 +124,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("out", type=Path)
-    parser.add_argument("saved", type=Path, nargs="?")
+    parser.add_argument("rest", nargs="*")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     for name in ADAPTERS:
         if arguments.check:
-            check(arguments.out, arguments.saved, name)
-        else:
+            check(arguments.out, Path(arguments.rest[0]), name)
+        elif name in (arguments.rest or ADAPTERS):
             make(arguments.out, name)
 
 

@@ -88,7 +88,7 @@ def versions():
     state = contents.state_dict()
     yield "without_byteorder", save_zip, {"_disable_byteorder_record": True}, state, None
     yield "nameless", save_nameless, {}, state, None
-    yield "refused_without_crc", save_without_crc, {}, state, ["CRC"]
+    yield "without_crc", save_without_crc, {}, state, None
     yield "refused_script", save_script, {}, contents.Scripted(), ["TorchScript"]
     for name, (value, words) in contents.refused().items():
         yield f"refused_{name}", save_zip, {}, value, words

@@ -37,7 +37,8 @@ struct SafetensorsOptions {
 /// tensors therefore own their memory, are aligned and writable, and the file may afterwards be changed,
 /// deleted or overwritten. (While the call runs, another process must not truncate the file in place, as with
 /// every mapped file.) Dtypes:
-/// F64 F32 F16 BF16 F8_E4M3 F8_E5M2 I64 I32 I16 I8 U64 U32 U16 U8 C64 BOOL.
+/// F64 F32 F16 BF16 F8_E4M3 F8_E5M2 F8_E4M3FNUZ F8_E5M2FNUZ F8_E8M0 F4 I64 I32 I16 I8 U64 U32 U16 U8 C64
+/// BOOL; F4, two numbers a byte, with LibTorch 2.8 or newer.
 ///
 /// Throws SafetensorsError if the file cannot be read; if its header is longer than 100,000,000 bytes or than
 /// the file, is not UTF-8 or not JSON, or has a duplicate, missing, unknown or mistyped key; if a size

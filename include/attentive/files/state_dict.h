@@ -45,8 +45,8 @@ struct LoadStateReport {
 /// whatever fits is loaded and the rest is reported; a misshapen tensor is never loaded.
 ///
 /// Throws c10::ValueError listing what does not fit (if strict; at most ten keys of each kind), with the
-/// module unchanged: everything is checked before the first number is copied. If every key has an extra
-/// prefix that DataParallel or torch.compile adds, the message says so.
+/// module unchanged: everything is checked before the first number is copied. If keys hold parts that
+/// wrappers add (`without_wrappers`), the message says so.
 /// Memory: one converted tensor at a time.
 ///
 ///   attentive::load_state_dict(*mha, attentive::read_state_dict("mha.safetensors"));
@@ -82,8 +82,8 @@ struct StateDictFile {
   StateDict state;
   /// Where the state dict was found: "" for the whole file, otherwise a path such as "model" or "ema/model".
   std::string entry;
-  /// "module." if every key begins with it, as DataParallel writes them; "_orig_mod." if torch.compile added
-  /// it; or both. The keys keep the prefix; `without_prefix` removes it.
+  /// What wrappers (`without_wrappers`) put before every key: "module.", "_orig_mod.", or several of them. The
+  /// keys keep the prefix; `without_prefix` removes it.
   std::string prefix;
   /// The content of the file without its tensors: dict entries that are tensors are left out, and in lists
   /// and tuples None replaces them. For a safetensors file, a dict of its metadata.
@@ -118,5 +118,12 @@ StateDict read_state_dict(const std::filesystem::path& path, const ReadStateOpti
 /// Copies a state dict with `prefix` removed from every key; tensors are shared. Throws c10::ValueError
 /// naming a key that does not begin with `prefix`.
 StateDict without_prefix(const StateDict& state, std::string_view prefix);
+
+/// Copies a state dict without the parts that wrappers put into keys, wherever they stand: "module."
+/// (DataParallel), "_orig_mod." (torch.compile), "_checkpoint_wrapped_module." and "_fsdp_wrapped_module."
+/// (FSDP); tensors are shared. Throws c10::ValueError naming a key if two become one.
+///
+///   auto state = attentive::without_wrappers(attentive::read_state_dict("compiled.pt"));
+StateDict without_wrappers(const StateDict& state);
 
 }  // namespace attentive

@@ -44,9 +44,10 @@ struct TorchFileOptions {
   /// must not be truncated or written to during that time; replacing it by a rename is safe. Data that are
   /// not aligned for their dtype in the file are copied nevertheless. Only for `load_torch`.
   bool map = false;
-  /// If true, the CRC-32 of every record of a zip file is compared with its bytes. If false, with `map`,
-  /// tensor data are not read before they are used, except those of bool tensors. (The format before PyTorch
-  /// 1.6 has no checksums.)
+  /// If true, the CRC-32 of every record of a zip file is compared with its bytes, if the file states any:
+  /// after `torch.serialization.set_crc32_options(False)`, PyTorch writes none, and the format before PyTorch
+  /// 1.6 has none. If false, with `map`, tensor data are not read before they are used, except those of bool
+  /// tensors.
   bool checksums = true;
 };
 

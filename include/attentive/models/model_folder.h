@@ -51,8 +51,8 @@ struct ModelFolderOptions {
 /// Reads a folder that holds config.json and, in the order in which Python looks for them, model.safetensors,
 /// model.safetensors.index.json with its shards, pytorch_model.bin, or pytorch_model.bin.index.json.
 ///
-/// Nothing in the folder is executed, and only the files that this function names are opened. A prefix that
-/// DataParallel or torch.compile put before every weight is removed.
+/// Nothing in the folder is executed, and only the files that this function names are opened. What
+/// DataParallel, torch.compile and FSDP put into the weights' names is removed (`without_wrappers`).
 ///
 /// Throws c10::ValueError naming the file and the reason: a file that is missing or malformed, a config.json
 /// without `model_type`, and everything that `read_state_dict` refuses.
@@ -190,11 +190,11 @@ void save_model_folder(const std::filesystem::path& path, const ViTImpl& model,
 /// family (`known_families`), ready for `load_state_dict`. `load_pretrained` does this for a whole folder.
 /// A tied head that Python's state dict lists beside the embedding becomes "out_head.weight".
 ///
-/// Every name may have or lack the prefix of its family ("transformer.", "model.", "bert.", ...), and the
-/// names of older and newer versions of `transformers` are known. Matrices that Python stores transposed are
-/// transposed, fused ones are split and separate ones are joined; values do not change. Buffers (causal
-/// masks, position numbers, rotary frequencies) and the heads for next-sentence and sentence-order prediction
-/// are ignored. A second copy of a tied tensor must hold equal values.
+/// Every name may have or lack the prefix of its family ("transformer.", "model.", "bert.", ...) and what
+/// wrappers put into it (`without_wrappers`), and the names of older and newer versions of `transformers` are
+/// known. Matrices that Python stores transposed are transposed, fused ones are split and separate ones are
+/// joined; values do not change. Buffers (causal masks, position numbers, rotary frequencies) and the heads
+/// for next-sentence and sentence-order prediction are ignored. A second copy of a tied tensor must be equal.
 ///
 /// Throws c10::ValueError for an unknown family. Throws c10::ValueError that lists, at most ten of each kind,
 /// unknown names (with the nearest known name), missing parts, and tensors of a wrong rank. Memory: joined

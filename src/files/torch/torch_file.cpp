@@ -326,7 +326,8 @@ void add_zip_storages(const ZipArchive& archive, const pickle::Graph& graph, con
     if (!is_storage(record)) continue;
     const auto key = record.name.substr(kStorages.size());
     if (!mentioned[r]) refuse("its description does not mention storage {}", quoted_name(key));
-    numbers[r] = tensors.add(key, record.offset, record.size, record.crc);
+    const auto crc = archive.has_sums() ? std::optional(record.crc) : std::nullopt;
+    numbers[r] = tensors.add(key, record.offset, record.size, crc);
   }
   for (size_t i = 0; i < record_of.size(); ++i) tensors.assign(i, numbers[record_of[i]]);
 }

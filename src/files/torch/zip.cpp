@@ -281,6 +281,7 @@ void ZipArchive::read_directory(uint64_t max_directory) {
     record.name = rest.substr(zip::kCentralSize, name);
     record.flags = little<uint16_t>(entry + 8);
     record.crc = little<uint32_t>(entry + 16);
+    has_sums_ = has_sums_ || record.crc != 0;
     uint64_t stored = little<uint32_t>(entry + 20);
     record.size = little<uint32_t>(entry + 24);
     record.header = little<uint32_t>(entry + 42);
@@ -410,7 +411,7 @@ void ZipArchive::read(const ZipRecord& record, void* to, bool check) const {
 }
 
 void ZipArchive::check_sum(const ZipRecord& record, uint32_t sum) const {
-  if (sum != record.crc) {
+  if (has_sums_ && sum != record.crc) {
     refuse("record {} is damaged: its CRC-32 is {:08x}, not {:08x}", quoted_name(record.name), sum,
            record.crc);
   }

@@ -101,7 +101,10 @@ class ZipArchive {
 
   /// Copies a record. With `check`, its CRC-32 must be right.
   void read(const ZipRecord& record, void* to, bool check = true) const;
-  /// Refuses the record unless `sum`, the CRC-32 of its bytes, is the one that the archive states.
+  /// Whether the archive states checksums: `set_crc32_options(False)` writes 0 for every record.
+  bool has_sums() const { return has_sums_; }
+  /// Refuses the record unless `sum`, the CRC-32 of its bytes, is the one that the archive states, if it
+  /// states any.
   void check_sum(const ZipRecord& record, uint32_t sum) const;
 
  private:
@@ -114,6 +117,7 @@ class ZipArchive {
   std::unique_ptr<char[]> directory_;
   uint64_t directory_offset_ = 0;
   std::string_view root_;
+  bool has_sums_ = false;
   std::vector<ZipRecord> records_;
   std::vector<uint32_t> by_name_;
 };

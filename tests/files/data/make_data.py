@@ -42,6 +42,14 @@ def every_dtype():
     safetensors.torch.save_file(tensors, HERE / "from_python.safetensors", metadata=metadata)
 
 
+def rare_dtypes():
+    dtypes = {"e8m0": torch.float8_e8m0fnu, "e4m3fnuz": torch.float8_e4m3fnuz, "e5m2fnuz": torch.float8_e5m2fnuz}
+    tensors = {name: torch.tensor([[0.5, 1.0, 2.0]]).to(dtype) for name, dtype in dtypes.items()}
+    safetensors.torch.save_file(tensors, HERE / "rare_dtypes.safetensors")
+    packed = torch.arange(8, dtype=torch.uint8).reshape(2, 4).view(torch.float4_e2m1fn_x2)  # two numbers a byte
+    safetensors.torch.save_file({"f4": packed}, HERE / "float4.safetensors")
+
+
 def attention_state():
     """The state of a chapter-3 MultiHeadAttention(3, 2, 4, 0.0, 2), in which every number is different."""
     shapes = {"W_query.weight": (2, 3), "W_key.weight": (2, 3), "W_value.weight": (2, 3)}
@@ -103,6 +111,7 @@ def check_saved():
 
 def main():
     every_dtype()
+    rare_dtypes()
     state = attention_state()
     torch.save(dict(state), HERE / "plain_dict.pt")
     torch.save(state, HERE / "ordered_dict.pt")
