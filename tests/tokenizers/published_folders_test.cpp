@@ -307,6 +307,7 @@ TEST_CASE("Folders with drawn settings become the documents that Python makes", 
 TEST_CASE("A tokenizer.json counts more than a vocabulary", "[published_folders]") {
   const TemporaryFolder folder;
   auto document = small_document();
+  document["padding"]["pad_token"] = "<s>";
   fill(folder, {{"config.json", R"({"model_type": "llama"})"},
                 {"vocab.txt", kWords},
                 {"tokenizer.json", document.dump(1)}});

@@ -288,7 +288,7 @@ bool keeps_post_processor(TokenizerClass kind) {
 }
 
 nlohmann::json finished(TokenizerClass kind, Draft draft, const TokenizerSettings& settings,
-                        const nlohmann::json& of_file = nullptr) {
+                        const nlohmann::json& file = nullptr) {
   check_settings(settings);
   const auto ids = ids_of_model(draft.model);
   AddedTokenList added(draft.model["vocab"].size(), ids);
@@ -304,7 +304,9 @@ nlohmann::json finished(TokenizerClass kind, Draft draft, const TokenizerSetting
     added.add(names);
   }
   auto post_processor = post_processor_of(kind, draft, added, settings);
-  if (!of_file.is_null() && keeps_post_processor(kind)) post_processor = of_file;
+  if (const auto kept = JsonView(file).find("post_processor"); kept && keeps_post_processor(kind)) {
+    post_processor = kept->raw();
+  }
   return {{"version", "1.0"},
           {"truncation", nullptr},
           {"padding", nullptr},
@@ -386,7 +388,7 @@ nlohmann::json backend_document(const nlohmann::json& file, const TokenizerSetti
   for (const char* key : {"truncation", "padding"}) {
     if (made.contains(key)) made[key] = nullptr;
   }
-  Draft draft(NamedTokenTable({}, settings));
+  Draft draft(NamedTokenTable(default_tokens(TokenizerClass::Backend, file), settings));
   draft.extra = settings.extra() ? settings.extra() : settings.additional();
   const auto ids = ids_of_model(made["model"]);
   AddedTokenList added(made["model"]["vocab"].size(), ids);
@@ -399,7 +401,11 @@ nlohmann::json backend_document(const nlohmann::json& file, const TokenizerSetti
 
 }  // namespace
 
-NamedTokenTable::Defaults default_tokens(TokenizerClass kind) {
+NamedTokenTable::Defaults default_tokens(TokenizerClass kind, const nlohmann::json& file) {
+  NamedTokenTable::Defaults padding;
+  if (const auto stated = JsonView(file).find("padding")) {
+    padding.emplace_back("pad_token", stated->at("pad_token").string());
+  }
   switch (kind) {
     case TokenizerClass::Bert:
       return {{"unk_token", "[UNK]"},
@@ -412,7 +418,8 @@ NamedTokenTable::Defaults default_tokens(TokenizerClass kind) {
     case TokenizerClass::Qwen2:
       return {{"unk_token", "<|endoftext|>"}, {"eos_token", "<|endoftext|>"}, {"pad_token", "<|endoftext|>"}};
     case TokenizerClass::Llama:
-      return {{"unk_token", "<unk>"}, {"bos_token", "<s>"}, {"eos_token", "</s>"}};
+      padding.insert(padding.end(), {{"unk_token", "<unk>"}, {"bos_token", "<s>"}, {"eos_token", "</s>"}});
+      return padding;
     case TokenizerClass::Gemma:
       return {{"unk_token", "<unk>"},
               {"bos_token", "<bos>"},
@@ -432,12 +439,12 @@ NamedTokenTable::Defaults default_tokens(TokenizerClass kind) {
     case TokenizerClass::Backend:
       break;
   }
-  return {};
+  return padding;
 }
 
 nlohmann::json class_document(TokenizerClass kind, VocabularyParts vocabulary,
-                              const TokenizerSettings& settings, const nlohmann::json& post_processor) {
-  Draft draft(NamedTokenTable(default_tokens(kind), settings));
+                              const TokenizerSettings& settings, const nlohmann::json& file) {
+  Draft draft(NamedTokenTable(default_tokens(kind, file), settings));
   draft.extra = vocabulary.additional ? std::move(vocabulary.additional) : settings.additional();
   if (kind == TokenizerClass::Bert) {
     draft_bert(draft, std::move(vocabulary), settings);
@@ -448,7 +455,7 @@ nlohmann::json class_document(TokenizerClass kind, VocabularyParts vocabulary,
     draft_sentence_piece(kind, draft, std::move(vocabulary), settings);
   }
   if (settings.extra()) draft.extra = settings.extra();
-  return finished(kind, std::move(draft), settings, post_processor);
+  return finished(kind, std::move(draft), settings, file);
 }
 
 nlohmann::json sentence_piece_document(TokenizerClass kind, const SentencePieceModel& model,
@@ -472,8 +479,7 @@ nlohmann::json file_document(TokenizerClass kind, const nlohmann::json& file,
   }
   VocabularyParts vocabulary{.tokens = model.at("vocab").raw(), .precompiled = precompiled_of(file)};
   if (model.has("merges")) vocabulary.merges = model.at("merges").raw();
-  return class_document(kind, std::move(vocabulary), settings,
-                        file.value("post_processor", nlohmann::json()));
+  return class_document(kind, std::move(vocabulary), settings, file);
 }
 
 }  // namespace attentive::tokenizers

@@ -92,8 +92,9 @@ struct Draft {
   std::optional<std::vector<DeclaredToken>> extra;  // special tokens without a name
 };
 
-/// The named tokens that a class has unless the settings say otherwise; none for Backend.
-NamedTokenTable::Defaults default_tokens(TokenizerClass kind);
+/// The named tokens that a class has unless the settings say otherwise. Llama and Backend have no pad_token but
+/// that of the padding of `file`, a tokenizer.json or null.
+NamedTokenTable::Defaults default_tokens(TokenizerClass kind, const nlohmann::json& file = nullptr);
 
 /// Returns what Llama, Gemma, T5, Albert, XlmRoberta or Camembert takes from a SentencePiece model.
 VocabularyParts vocabulary_of(TokenizerClass kind, const SentencePieceModel& model,
@@ -110,11 +111,10 @@ Draft draft_backend(const SentencePieceModel& model, TokenizerSettings& settings
 // vocabulary and settings: the text that `AutoTokenizer.from_pretrained(folder).backend_tokenizer.to_str()`
 // returns. They throw Refusal for settings that the class does not accept or that a document cannot hold.
 
-/// Makes the document of any class but Backend. `post_processor` is that of a tokenizer.json, which some
-/// classes keep; null if there is none.
+/// Makes the document of any class but Backend. `file` is a folder's tokenizer.json, or null: some classes keep
+/// its post-processor.
 nlohmann::json class_document(TokenizerClass kind, VocabularyParts vocabulary,
-                              const TokenizerSettings& settings,
-                              const nlohmann::json& post_processor = nullptr);
+                              const TokenizerSettings& settings, const nlohmann::json& file = nullptr);
 
 /// Makes the document of a class that reads SentencePiece models.
 nlohmann::json sentence_piece_document(TokenizerClass kind, const SentencePieceModel& model,

@@ -215,7 +215,13 @@ TokenizerSettings::TokenizerSettings(const SettingTexts& texts)
     const auto tokens = parse_settings(texts.added_tokens, kAdded);
     within(kAdded, [&] { read_added_tokens(tokens); });
     if (texts.file) {
-      for (auto& [id, token] : parse_file_tokens(*texts.file)) added_.insert_or_assign(id, std::move(token));
+      for (auto& [id, token] : parse_file_tokens(*texts.file)) {
+        auto& place = added_[id];
+        for (auto& [key, named] : named_) {  // a named token stays what the older file says of its text
+          if (named.token && named.token->content == place.content) named.token = place;
+        }
+        place = std::move(token);
+      }
     }
   }
   if (texts.file) {
