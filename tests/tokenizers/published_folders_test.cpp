@@ -156,9 +156,9 @@ std::string difference_of_documents(const Json& ours, const Json& theirs) {
   return "another part";
 }
 
-// Returns a document in one spelling. A file's scores are float32; Python's copy of a tokenizer reads them from
-// JSON, off by the last bit of a double. A merge may be one string, and no post-processor is a template of the
-// text alone.
+// Returns a document in one spelling. A file's scores are float32; Python's copy of a tokenizer reads them
+// from JSON, off by the last bit of a double. A merge may be one string, and no post-processor is a template
+// of the text alone.
 Json rounded(Json document) {
   auto& model = document["model"];
   if (model["type"] == "Unigram") {

@@ -120,9 +120,9 @@ struct PaddingOptions {
 /// Punctuation, BertPreTokenizer, Metaspace, CharDelimiterSplit, FixedLength. Post-processors: ByteLevel,
 /// TemplateProcessing, BertProcessing, RobertaProcessing. Decoders: ByteLevel, WordPiece, BPEDecoder,
 /// Metaspace, Replace, ByteFallback, Strip, Fuse. A file with any other part is refused with the part's name.
-/// Truncation and padding that a file states are applied, as in Python. A file cannot make a short text endless:
-/// its steps together may make 256 bytes for each byte of a text, and a megabyte more; its decoders 4,096 bytes
-/// of one; and its templates hold at most 1,024 pieces and 65,536 added tokens.
+/// Truncation and padding that a file states are applied, as in Python. A file cannot make a short text
+/// endless: its steps together may make 256 bytes for each byte of a text, and a megabyte more; its decoders
+/// 4,096 bytes of one; and its templates hold at most 1,024 pieces and 65,536 added tokens.
 ///
 /// Categories and normal forms of characters are those of PCRE2 and utf8proc, whereas Python's come from
 /// Unicode 8 to 17. Text with characters that Unicode 9 or a later version added, or with one of eight older
@@ -142,19 +142,20 @@ class PretrainedTokenizer final : public Tokenizer {
   /// Reads the text of a `tokenizer.json`. Throws c10::ValueError that names the place in the file, such as
   /// `pre_tokenizer.pretokenizers[1].type`, the expected value and the actual one.
   static PretrainedTokenizer parse(std::string_view json);
-  /// Reads a `tokenizer.json` file as it is, or a folder as AutoTokenizer of transformers 5.24.0 reads it, by the
-  /// class that its configuration names. TokenizersBackend (PreTrainedTokenizerFast) takes the folder's
+  /// Reads a `tokenizer.json` file as it is, or a folder as AutoTokenizer of transformers 5.24.0 reads it, by
+  /// the class that its configuration names. TokenizersBackend (PreTrainedTokenizerFast) takes the folder's
   /// `tokenizer.json`; BertTokenizer, GPT2Tokenizer, RobertaTokenizer, Qwen2Tokenizer, LlamaTokenizer,
   /// GemmaTokenizer, T5Tokenizer, AlbertTokenizer, XLMRobertaTokenizer and CamembertTokenizer take its
   /// vocabulary, merges, charsmap and added tokens, some its post-processor, and make the rest from
-  /// tokenizer_config.json, special_tokens_map.json, added_tokens.json and their defaults. The file's truncation
-  /// and padding are left out, as Python applies those of a call. Without a `tokenizer.json` the class reads
-  /// `vocab.txt`, `vocab.json` and `merges.txt`, or a SentencePiece model
-  /// (docs/decisions/0013-published-folders.md). `to_json` then returns the document that the class makes, which
-  /// AutoTokenizer reads with equal ids. Throws c10::ValueError with the path and the reason; for another class,
-  /// for a file that the class does not read, and for a model type that `load_pretrained` does not read (`gemma`
-  /// and `t5` excepted) without TokenizersBackend, the error says to name the `tokenizer.json` itself, or quotes
-  /// the line of Python that writes one. Memory while reading: a few times the size of the files.
+  /// tokenizer_config.json, special_tokens_map.json, added_tokens.json and their defaults. The file's
+  /// truncation and padding are left out, as Python applies those of a call. Without a `tokenizer.json` the
+  /// class reads `vocab.txt`, `vocab.json` and `merges.txt`, or a SentencePiece model
+  /// (docs/decisions/0013-published-folders.md). `to_json` then returns the document that the class makes,
+  /// which AutoTokenizer reads with equal ids. Throws c10::ValueError with the path and the reason; for
+  /// another class, for a file that the class does not read, and for a model type that `load_pretrained` does
+  /// not read (`gemma` and `t5` excepted) without TokenizersBackend, the error says to name the
+  /// `tokenizer.json` itself, or quotes the line of Python that writes one. Memory while reading: a few times
+  /// the size of the files.
   static PretrainedTokenizer load(const std::filesystem::path& path);
   /// Reads a `vocab.txt` with one token per line, as Python's BertTokenizer does, without regard to the model
   /// that it belongs to. Throws c10::ValueError with the path and the reason.

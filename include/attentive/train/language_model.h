@@ -70,8 +70,8 @@ struct LanguageModelOptions {
   /// attentive::tokenizers also reads those of Python's models.
   TokenizerReader read_tokenizer = parse_tokenizer;
   /// Reads the tokenizers of Python folders, as their classes read them; `load_any_tokenizer` of
-  /// attentive::tokenizers is such a reader. Without one, `read_tokenizer` gets a folder's `tokenizer.json`, and
-  /// folders without that file load without a tokenizer.
+  /// attentive::tokenizers is such a reader. Without one, `read_tokenizer` gets a folder's `tokenizer.json`,
+  /// and folders without that file load without a tokenizer.
   FolderTokenizerReader read_folder_tokenizer = {};
   PretrainedOptions pretrained = {};  ///< for Python folders
 };

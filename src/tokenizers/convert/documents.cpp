@@ -123,8 +123,8 @@ std::unordered_map<std::string_view, int64_t> ids_of_model(const nlohmann::json&
   return ids;
 }
 
-// Returns the tokens that a draft and a folder's settings add to the vocabulary and to tokens that were `added`
-// before, in the order in which Python's TokenizersBackend adds them.
+// Returns the tokens that a draft and a folder's settings add to the vocabulary and to tokens that were
+// `added` before, in the order in which Python's TokenizersBackend adds them.
 std::vector<DeclaredToken> tokens_to_add(const Draft& draft, const TokenizerSettings& settings,
                                          const AddedTokenList& added) {
   std::vector<DeclaredToken> tokens;

@@ -92,8 +92,8 @@ struct Draft {
   std::optional<std::vector<DeclaredToken>> extra;  // special tokens without a name
 };
 
-/// The named tokens that a class has unless the settings say otherwise. Llama and Backend have no pad_token but
-/// that of the padding of `file`, a tokenizer.json or null.
+/// The named tokens that a class has unless the settings say otherwise. Llama and Backend have no pad_token
+/// but that of the padding of `file`, a tokenizer.json or null.
 NamedTokenTable::Defaults default_tokens(TokenizerClass kind, const nlohmann::json& file = nullptr);
 
 /// Returns what Llama, Gemma, T5, Albert, XlmRoberta or Camembert takes from a SentencePiece model.
@@ -111,8 +111,8 @@ Draft draft_backend(const SentencePieceModel& model, TokenizerSettings& settings
 // vocabulary and settings: the text that `AutoTokenizer.from_pretrained(folder).backend_tokenizer.to_str()`
 // returns. They throw Refusal for settings that the class does not accept or that a document cannot hold.
 
-/// Makes the document of any class but Backend. `file` is a folder's tokenizer.json, or null: some classes keep
-/// its post-processor.
+/// Makes the document of any class but Backend. `file` is a folder's tokenizer.json, or null: some classes
+/// keep its post-processor.
 nlohmann::json class_document(TokenizerClass kind, VocabularyParts vocabulary,
                               const TokenizerSettings& settings, const nlohmann::json& file = nullptr);
 
@@ -148,8 +148,8 @@ const char* model_of(TokenizerClass kind);
 
 /// Returns the text of the `tokenizer.json` that Python's
 /// `AutoTokenizer.from_pretrained(folder).save_pretrained(folder)` would write: the folder's own, byte for
-/// byte, where its class makes the same of it; else what the class makes of it, or of the vocabulary files of a
-/// folder without one. A tokenizer.json that is not in Hugging Face's format is returned as it is. Throws
+/// byte, where its class makes the same of it; else what the class makes of it, or of the vocabulary files of
+/// a folder without one. A tokenizer.json that is not in Hugging Face's format is returned as it is. Throws
 /// Refusal with what is missing or wrong, and with what to do if only Python's class can read the folder;
 /// std::system_error for a file that cannot be read.
 std::string convert_folder(const std::filesystem::path& folder);

@@ -82,7 +82,8 @@ nlohmann::json unigram_part(nlohmann::json vocabulary, int64_t unknown_id) {
           {"byte_fallback", false}};
 }
 
-// Adds a file's control tokens as special tokens, and, if wanted, its user-defined ones as ordinary added tokens.
+// Adds a file's control tokens as special tokens, and, if wanted, its user-defined ones as ordinary added
+// tokens.
 std::vector<DeclaredToken> tokens_of_file(const SentencePieceModel& model, bool with_user_defined = true) {
   std::vector<DeclaredToken> tokens;
   for (const auto& piece : model.pieces) {
@@ -266,8 +267,8 @@ void draft_sentence_piece(TokenizerClass kind, Draft& draft, VocabularyParts voc
 
 namespace {
 
-// Returns the names of a model's tokens, by id: those that are stated, where no other token keeps the name, else
-// the model's.
+// Returns the names of a model's tokens, by id: those that are stated, where no other token keeps the name,
+// else the model's.
 std::vector<std::string_view> names_of_pieces(const SentencePieceModel& model,
                                               const std::map<int64_t, DeclaredToken>& stated) {
   std::vector<std::string_view> names;
@@ -283,8 +284,8 @@ std::vector<std::string_view> names_of_pieces(const SentencePieceModel& model,
   return names;
 }
 
-// Returns the merges of normal tokens, that of the best score first; of equal ones, that of the smaller id, then
-// that of the shorter left part.
+// Returns the merges of normal tokens, that of the best score first; of equal ones, that of the smaller id,
+// then that of the shorter left part.
 nlohmann::json merges_by_score(const SentencePieceModel& model, const std::vector<std::string_view>& names) {
   std::unordered_set<std::string_view> normal;
   std::vector<size_t> ranked;
