@@ -1,5 +1,6 @@
 #include <cstdlib>
 #include <optional>
+#include <random>
 #include <sstream>
 
 #include <ATen/core/grad_mode.h>
@@ -359,6 +360,23 @@ TEST_CASE("A folder gives the ids of its class, its tokenizer.json alone those o
   CHECK(equal == 312);
   CHECK(refused == 6);  // a model of another kind
   CHECK(refused_by_both == 2);
+}
+
+TEST_CASE("A damaged tokenizer.json of a folder is read or refused", "[published_folders]") {
+  std::mt19937 draw(1);
+  size_t refusals = 0;
+  for (const auto* family : {"bert", "llama", "t5"}) {
+    const auto whole = read_json(folder_of(family) / "expected.json")["document"].dump();
+    const TemporaryFolder folder;
+    fill(folder, {{"config.json", Json{{"model_type", family}}.dump()}});
+    for (int n = 0; n < 100; ++n) {
+      auto text = whole;
+      for (int i = 0; i < 1 + n % 4; ++i) text[draw() % text.size()] = "0[]{},:\"nx"[draw() % 10];
+      write_file(folder / "tokenizer.json", text);
+      refusals += value_error([&] { PretrainedTokenizer::load(folder.path()); }) != "no error";
+    }
+  }
+  CHECK(refusals > 100);
 }
 
 TEST_CASE("AutoTokenizer gives the ids that are recorded for folders with a tokenizer.json", "[.python]") {
