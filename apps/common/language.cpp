@@ -25,10 +25,10 @@ attentive::FolderTokenizerReader folder_tokenizer_reader() {
 }
 
 std::unique_ptr<attentive::Tokenizer> read_tokenizer_of(const attentive::ModelFolder& folder) {
-  if (!folder.tokenizer.empty()) return tokenizer_reader()(attentive::read_text(folder.tokenizer));
   const auto read = folder_tokenizer_reader();
-  TORCH_CHECK_VALUE(read && !folder.vocabulary.empty(), folder.path.string(), " has no tokenizer.json");
-  return read(folder.path);
+  TORCH_CHECK_VALUE(!folder.tokenizer.empty() || (read && !folder.vocabulary.empty()), folder.path.string(),
+                    " has no tokenizer.json");
+  return read ? read(folder.path) : tokenizer_reader()(attentive::read_text(folder.tokenizer));
 }
 
 attentive::LanguageModel load_language(const std::filesystem::path& path, at::Device device,

@@ -13,8 +13,7 @@ namespace apps {
 /// Python's models.
 attentive::TokenizerReader tokenizer_reader();
 
-/// Reads the vocabularies of Python's folders without a tokenizer.json; empty if the program was built
-/// without the component tokenizers.
+/// Reads the tokenizers of Python's folders; empty if the program was built without the component tokenizers.
 attentive::FolderTokenizerReader folder_tokenizer_reader();
 
 /// The tokenizer of a Python folder. Throws c10::ValueError where there is none, or none that can be read.

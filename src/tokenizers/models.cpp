@@ -167,9 +167,7 @@ void WordPieceModel::encode(std::string_view word, std::vector<Token>& tokens) c
   tokens.push_back(whole_piece(unknown_id(unknown_), word));
 }
 
-namespace {
-
-std::string type_of(const JsonView& json) {
+std::string model_type_of(const JsonView& json) {
   if (json.has("type")) return json.type();
   if (json.has("merges")) return "BPE";
   if (json.has("max_input_chars_per_word")) return "WordPiece";
@@ -177,10 +175,8 @@ std::string type_of(const JsonView& json) {
   json.expected("a field \"type\"");
 }
 
-}  // namespace
-
 std::unique_ptr<const Model> parse_model(const JsonView& json) {
-  const auto type = type_of(json);
+  const auto type = model_type_of(json);
   if (type == "BPE") return std::make_unique<BpeModel>(json);
   if (type == "Unigram") return std::make_unique<UnigramModel>(json);
   if (type == "WordPiece") return std::make_unique<WordPieceModel>(json);

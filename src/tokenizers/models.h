@@ -116,7 +116,10 @@ class WordPieceModel final : public Model {
   int64_t most_characters_;
 };
 
-/// Reads the file's "model". In old files, which do not state its type, its members identify it.
+/// The type of the file's "model". In old files, which do not state it, its members identify it.
+std::string model_type_of(const JsonView& json);
+
+/// Reads the file's "model".
 std::unique_ptr<const Model> parse_model(const JsonView& json);
 
 /// The merges of pairs of tokens: a hash table that takes 16 to 32 bytes per merge.

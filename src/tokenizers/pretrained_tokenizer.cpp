@@ -51,14 +51,13 @@ auto load_by(const char* caller, const std::filesystem::path& path, const Read& 
   }
 }
 
-// Reads a tokenizer.json file, the one of a folder, or the document made from the other files of a folder
-// without one.
+// Reads a tokenizer.json file, or the document that its class makes of a folder's files.
 template <class Parse>
 auto load_path(const char* caller, const std::filesystem::path& path, const Parse& parse) {
   const auto read = [](const std::filesystem::path& file) { return read_file(file, kLargestFile); };
   if (!is_folder(path)) return load_by(caller, path, read, parse);
-  if (is_there(path / "tokenizer.json")) return load_by(caller, path / "tokenizer.json", read, parse);
-  return load_by(caller, path, tokenizers::convert_folder, parse);
+  const auto convert = [&](const std::filesystem::path&) { return tokenizers::convert_folder(path); };
+  return load_by(caller, is_there(path / "tokenizer.json") ? path / "tokenizer.json" : path, convert, parse);
 }
 
 // Returns the options as tokenizer_config.json states them.

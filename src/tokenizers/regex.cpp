@@ -36,7 +36,7 @@ bool is_digit(char c) {
 
 // Translates a regular expression of Oniguruma, which Python's tokenizers use, to PCRE2's syntax with the
 // same meaning. Syntax that differs between the two is rewritten (\s, \w, \d, \v, scripts); other syntax of
-// Oniguruma's own throws a Refusal that names it: anchors, word boundaries, POSIX brackets, references,
+// Oniguruma's own throws a Refusal that names it: ^ and $, word boundaries, POSIX brackets, references,
 // options other than (?i:...).
 class Translator {
  public:
@@ -91,10 +91,20 @@ class Translator {
 
   void escaped_element() {
     (void)take_char();
+    if (rest_.starts_with('A') || rest_.starts_with('z')) return end_of_text();
     auto [means, text] = escape();
     const bool is_class = means == Means::Members || means == Means::AllBut;
     if (is_class && text == kWord) text += kWordOutside;
     out_ += is_class ? (means == Means::AllBut ? "[^" : "[") + text + "]" : text;
+  }
+
+  // The beginning or the end of the whole text; the libraries read repetitions of them differently.
+  void end_of_text() {
+    out_ += {'\\', take_char()};
+    last_letter_ = 0;
+    if (!rest_.empty() && std::string_view("*+?{").find(rest_.front()) != std::string_view::npos) {
+      unsupported("a repetition of an anchor");
+    }
   }
 
   // In caseless matching, Oniguruma also matches one character with the two characters to which it folds.

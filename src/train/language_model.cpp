@@ -50,15 +50,15 @@ std::vector<int64_t> parse_stop_tokens(const std::string& text) {
 std::unique_ptr<Tokenizer> read_python_tokenizer(const std::filesystem::path& path,
                                                  const std::map<std::string, std::string>& files,
                                                  bool has_vocabulary, const LanguageModelOptions& options) {
-  if (const auto file = files.find(kTokenizer); file != files.end()) {
-    try {
-      return options.read_tokenizer(file->second);
-    } catch (const c10::ValueError& error) {
-      TORCH_CHECK_VALUE(false, (path / kTokenizer).string(), ": ", error.what_without_backtrace());
-    }
+  const auto file = files.find(kTokenizer);
+  TORCH_CHECK_VALUE(file != files.end() || (has_vocabulary && options.read_folder_tokenizer), path.string(),
+                    " has no tokenizer.json");
+  if (options.read_folder_tokenizer) return options.read_folder_tokenizer(path);
+  try {
+    return options.read_tokenizer(file->second);
+  } catch (const c10::ValueError& error) {
+    TORCH_CHECK_VALUE(false, (path / kTokenizer).string(), ": ", error.what_without_backtrace());
   }
-  TORCH_CHECK_VALUE(has_vocabulary && options.read_folder_tokenizer, path.string(), " has no tokenizer.json");
-  return options.read_folder_tokenizer(path);
 }
 
 LanguageModel from_python(const std::filesystem::path& path, const LanguageModelOptions& options) {

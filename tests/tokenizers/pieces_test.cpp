@@ -192,6 +192,8 @@ TEST_CASE("A pattern means in PCRE2 what it means in Oniguruma", "[regex]") {
   CHECK(all_matches(R"((?i:'s))", "'S 'ſ") == Texts{"'S", "'ſ"});
   CHECK(all_matches(R"(\u0041|\x42|\x{1F600})", "AB\U0001F600") == Texts{"A", "B", "\U0001F600"});
   CHECK(all_matches("a*", "baac") == Texts{"", "aa", ""});
+  CHECK(all_matches(R"(\Aa)", "aa\na") == Texts{"a"});
+  CHECK(all_matches(R"(a\z|\Ab)", "baba\naa") == Texts{"b", "a"});
 }
 
 TEST_CASE("Classes hold classes, and what is in two of them", "[regex]") {
@@ -222,6 +224,9 @@ TEST_CASE("Syntax of which the two have different ideas is refused", "[regex]") 
   CHECK(refused_pattern("^a") == said("the anchor ^"));
   CHECK(refused_pattern("a$") == said("the anchor $"));
   CHECK(refused_pattern(R"(\ba)") == said(R"(\b)"));
+  CHECK(refused_pattern(R"(a\Z)") == said(R"(\Z)"));
+  CHECK(refused_pattern(R"(\A*a)") == said("a repetition of an anchor"));
+  CHECK(refused_pattern(R"([\A])") == said(R"(\A)"));
   CHECK(refused_pattern(R"(\h)") == said(R"(\h)"));
   CHECK(refused_pattern(R"((a)\1)") == said(R"(\1)"));
   CHECK(refused_pattern("[[:alpha:]]") == said("a POSIX bracket"));

@@ -1,9 +1,15 @@
 #include <cstdlib>
+#include <optional>
+#include <random>
+#include <sstream>
 
 #include <ATen/core/grad_mode.h>
 #include <catch2/catch_test_macros.hpp>
 
 #include <attentive/files/safetensors.h>
+#include <attentive/models/bert.h>
+#include <attentive/models/gpt.h>
+#include <attentive/models/llama.h>
 #include <attentive/models/model_folder.h>
 #include <attentive/tokenizers/pretrained_tokenizer.h>
 
@@ -69,6 +75,16 @@ TEST_CASE("The stated class reads a folder, else that of its model type", "[toke
         "TokenizersBackend, tokenizer_class of tokenizer_config.json");
 }
 
+TEST_CASE("Every family of text models that loads has its class of tokenizers", "[tokenizer_class]") {
+  std::istringstream names(known_families({GPTImpl::kName, LlamaImpl::kName, BertImpl::kName}));
+  size_t count = 0;
+  for (std::string name; std::getline(names >> std::ws, name, ','); ++count) {
+    CAPTURE(name);
+    CHECK(of_type(name).ends_with(", model_type \"" + name + "\" of config.json"));
+  }
+  CHECK(count == 12);
+}
+
 TEST_CASE("Some model types have their class whatever is stated", "[tokenizer_class]") {
   CHECK(chosen(R"({"tokenizer_class": "LlamaTokenizer"})", R"({"model_type": "mistral"})") ==
         "TokenizersBackend, model_type \"mistral\" of config.json");
@@ -92,6 +108,11 @@ TEST_CASE("What no class here reads is refused by name", "[tokenizer_class]") {
       "auto_map of tokenizer_config.json names Python code of the folder's own, \"tokenization.Own\", which "
       "is "
       "not run here");
+  const auto generic = [](const std::string& type) {
+    return chosen(R"({"tokenizer_class": "PreTrainedTokenizerFast"})", R"({"model_type": ")" + type + "\"}");
+  };
+  CHECK(generic("falcon") == "TokenizersBackend, tokenizer_class of tokenizer_config.json");
+  CHECK(generic("qwen3_5") == "the tokenizer of model_type \"qwen3_5\" of config.json is not read here");
   CHECK(chosen(R"({"auto_map": ["tokenization.Own", null]})", "{}") ==
         "auto_map of tokenizer_config.json names Python code of the folder's own, \"tokenization.Own\", "
         "which is "
@@ -106,9 +127,20 @@ namespace {
 const std::vector<std::string> kWordsAndBytes = {"bert",       "bert_lines",     "bert_settings",
                                                  "bert_names", "gpt2",           "gpt2_settings",
                                                  "roberta",    "roberta_prefix", "qwen2"};
-const std::vector<std::string> kSentencePieces = {
-    "llama",        "llama_legacy", "llama_plain",          "mistral",  "gemma", "t5", "t5_extra", "albert",
-    "albert_cased", "xlm_roberta",  "xlm_roberta_settings", "camembert"};
+const std::vector<std::string> kSentencePieces = {"llama",
+                                                  "llama_legacy",
+                                                  "llama_plain",
+                                                  "llama_spaces",
+                                                  "llama_unigram",
+                                                  "mistral",
+                                                  "gemma",
+                                                  "t5",
+                                                  "t5_extra",
+                                                  "albert",
+                                                  "albert_cased",
+                                                  "xlm_roberta",
+                                                  "xlm_roberta_settings",
+                                                  "camembert"};
 
 std::filesystem::path folder_of(const std::string& kind) {
   return tokenizer_data("folders/" + kind);
@@ -125,12 +157,28 @@ std::string difference_of_documents(const Json& ours, const Json& theirs) {
   return "another part";
 }
 
-// A file's scores are float32. Python's copy of a tokenizer reads them from JSON, off by the last bit of a
-// double.
+// Returns a document in one spelling. A file's scores are float32; Python's copy of a tokenizer reads them
+// from JSON, off by the last bit of a double. A merge may be one string, and no post-processor is a template
+// of the text alone.
 Json rounded(Json document) {
   auto& model = document["model"];
-  if (model["type"] != "Unigram") return document;
-  for (auto& entry : model["vocab"]) entry[1] = entry[1].get<float>();
+  if (model["type"] == "Unigram") {
+    for (auto& entry : model["vocab"]) entry[1] = entry[1].get<float>();
+  }
+  for (auto& merge : model["merges"]) {
+    if (!merge.is_string()) continue;
+    const auto text = merge.get<std::string>();
+    merge = {text.substr(0, text.find(' ')), text.substr(text.find(' ') + 1)};
+  }
+  if (document["post_processor"].is_null()) {
+    const auto sequence = [](const char* id, int type) {
+      return Json{{"Sequence", {{"id", id}, {"type_id", type}}}};
+    };
+    document["post_processor"] = {{"type", "TemplateProcessing"},
+                                  {"single", Json::array({sequence("A", 0)})},
+                                  {"pair", Json::array({sequence("A", 0), sequence("B", 1)})},
+                                  {"special_tokens", Json::object()}};
+  }
   return document;
 }
 
@@ -257,10 +305,86 @@ TEST_CASE("Folders with drawn settings become the documents that Python makes", 
   WARN(equal << " equal documents, " << refused_by_both << " refused by both");
 }
 
-TEST_CASE("A tokenizer.json counts more than other files", "[published_folders]") {
+TEST_CASE("A tokenizer.json counts more than a vocabulary", "[published_folders]") {
   const TemporaryFolder folder;
-  fill(folder, {{"config.json", kBert}, {"vocab.txt", kWords}, {"tokenizer.json", small_document().dump()}});
-  CHECK(PretrainedTokenizer::load(folder.path()).to_json() == small_document().dump());
+  auto document = small_document();
+  document["padding"]["pad_token"] = "<s>";
+  fill(folder, {{"config.json", R"({"model_type": "llama"})"},
+                {"vocab.txt", kWords},
+                {"tokenizer.json", document.dump(1)}});
+  const auto read = Json::parse(PretrainedTokenizer::load(folder.path()).to_json());
+  document["truncation"] = document["padding"] = nullptr;
+  CHECK(read == document);
+  write_file(folder / "tokenizer.json", document.dump(1));
+  CHECK(PretrainedTokenizer::load(folder.path()).to_json() == document.dump(1));
+}
+
+// Folders whose tokenizer.json says something else than their class makes, and what AutoTokenizer gave:
+// tools/generators/make_tokenizer_folders.py --classes.
+TEST_CASE("A folder gives the ids of its class, its tokenizer.json alone those of the file",
+          "[published_folders]") {
+  const auto data = read_json(tokenizer_data("class_folders.json"));
+  size_t equal = 0, refused = 0, refused_by_both = 0;
+  for (const auto& folder_case : data["cases"]) {
+    CAPTURE(folder_case["family"], folder_case["name"], folder_case.value("error", ""));
+    const auto family = folder_case["family"].get<std::string>();
+    auto document = read_json(folder_of(family) / "expected.json")["document"];
+    for (const auto& [part, value] : folder_case["change"].items()) {
+      if (part == "model") {
+        document[part].update(value);
+      } else {
+        document[part] = value;
+      }
+    }
+    const TemporaryFolder folder;
+    fill(folder, {{"tokenizer.json", document.dump()}});
+    for (const auto& [name, content] : folder_case["files"].items()) {
+      write_file(folder / name, content.dump());
+    }
+    std::optional<PretrainedTokenizer> tokenizer;
+    const auto said = value_error([&] { tokenizer = PretrainedTokenizer::load(folder.path()); });
+    if (!tokenizer) {
+      CHECK(said.ends_with("; name tokenizer.json itself to read it as it is"));
+      CHECK(said.find("Tokenizer (") != said.npos);
+      ++(folder_case.contains("error") ? refused_by_both : refused);
+      continue;
+    }
+    REQUIRE(!folder_case.contains("error"));
+    for (size_t n = 0; n < data["texts"].size(); ++n) {
+      const auto ids = tokenizer->encode_with_special_tokens(data["texts"][n].get<std::string>());
+      CHECK(Ids(folder_case["ids"][n]) == ids);
+      CHECK(folder_case["decoded"][n].get<std::string>() == tokenizer->decode(ids));
+    }
+    ++equal;
+  }
+  CHECK(equal == 312);
+  CHECK(refused == 6);  // a model of another kind
+  CHECK(refused_by_both == 2);
+}
+
+TEST_CASE("A damaged tokenizer.json of a folder is read or refused", "[published_folders]") {
+  std::mt19937 draw(1);
+  size_t refusals = 0;
+  for (const auto* family : {"bert", "llama", "t5"}) {
+    const auto whole = read_json(folder_of(family) / "expected.json")["document"].dump();
+    const TemporaryFolder folder;
+    fill(folder, {{"config.json", Json{{"model_type", family}}.dump()}});
+    for (int n = 0; n < 100; ++n) {
+      auto text = whole;
+      for (int i = 0; i < 1 + n % 4; ++i) text[draw() % text.size()] = "0[]{},:\"nx"[draw() % 10];
+      write_file(folder / "tokenizer.json", text);
+      refusals += value_error([&] { PretrainedTokenizer::load(folder.path()); }) != "no error";
+    }
+  }
+  CHECK(refusals > 100);
+}
+
+TEST_CASE("AutoTokenizer gives the ids that are recorded for folders with a tokenizer.json", "[.python]") {
+  NEEDS_PYTHON("tokenizers, transformers, sentencepiece, google.protobuf");
+  const TemporaryFolder folder;
+  const auto out = folder / "class_folders.json";
+  run_python("tools/generators/make_tokenizer_folders.py", "--classes '" + out.string() + "' 2> /dev/null");
+  CHECK(read_file(out) == read_file(tokenizer_data("class_folders.json")));
 }
 
 TEST_CASE("A named token is what added_tokens_decoder says of its text", "[published_folders]") {
@@ -328,8 +452,6 @@ TEST_CASE("A folder that does not say how its vocabulary is read is refused in o
             kPythonLine);
   CHECK(refused_folder({{"vocab.txt", kWords}, {"config.json", R"({"model_type": "distilbert"})"}}) ==
         "the tokenizer of model_type \"distilbert\" of config.json is not read here" + kPythonLine);
-  CHECK(refused_folder({{"tokenizer.model", read_file(folder_of("t5") / "spiece.model")}}) ==
-        "expected a byte-pair model for TokenizersBackend, got a Unigram one" + kPythonLine);
   CHECK(refused_folder({{"tekken.json", "{}"}, {"config.json", R"({"model_type": "mistral"})"}}) ==
         "the vocabulary tekken.json is not read here" + kPythonLine);
 }

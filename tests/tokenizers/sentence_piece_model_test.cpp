@@ -46,9 +46,10 @@ TEST_CASE("A SentencePiece model is read, whatever else its file holds", "[sente
   const auto trainer = numeral(3, 2) + numeral(4, 8000) + numeral(35, 1) + numeral(40, 3) +
                        numeral(41, ~uint64_t{0}) + numeral(42, 1) + text(45, "<u>") + text(46, "<b>") +
                        text(47, "<e>");
-  const auto file = piece("<u>", 0, 2) + text(9, "later") + piece("\u2581a", -1.5F) + real(7, 1) +
-                    text(2, trainer) + text(3, text(1, "nmt") + text(2, std::string("\0\1", 2))) +
-                    number(9 << 3 | 1) + "12345678" + text(1, text(1, "b")) + piece("<0x0A>", 0, 6);
+  const auto file =
+      piece("<u>", 0, 2) + text(9, "later") + piece("\u2581a", -1.5F) + real(7, 1) + text(2, trainer) +
+      text(3, text(1, "nmt") + text(2, std::string("\0\1", 2)) + numeral(3, 0) + numeral(5, 0)) +
+      number(9 << 3 | 1) + "12345678" + text(1, text(1, "b")) + piece("<0x0A>", 0, 6);
   const auto model = parse_sentence_piece_model(file);
   REQUIRE(model.pieces.size() == 4);
   CHECK(model.pieces[0].kind == PieceKind::Unknown);
@@ -63,6 +64,9 @@ TEST_CASE("A SentencePiece model is read, whatever else its file holds", "[sente
   CHECK(model.end_id == 1);
   CHECK(model.unknown + model.begin + model.end == "<u><b><e>");
   CHECK(model.charsmap == std::string("\0\1", 2));
+  CHECK_FALSE(model.add_dummy_prefix);
+  CHECK(model.remove_extra_whitespaces);
+  CHECK_FALSE(model.escape_whitespaces);
 }
 
 TEST_CASE("What a SentencePiece model leaves out has the format's values", "[sentence_piece_model]") {
@@ -74,6 +78,10 @@ TEST_CASE("What a SentencePiece model leaves out has the format's values", "[sen
   CHECK(model.end_id == 2);
   CHECK(model.unknown + model.begin + model.end == "<unk><s></s>");
   CHECK(model.charsmap.empty());
+  CHECK(model.add_dummy_prefix);
+  CHECK(model.remove_extra_whitespaces);
+  CHECK(model.escape_whitespaces);
+  CHECK_FALSE(parse_sentence_piece_model(piece("a") + text(3, numeral(4, 0))).remove_extra_whitespaces);
 }
 
 TEST_CASE("What is no SentencePiece model is refused with its place", "[sentence_piece_model]") {

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Makes small folders as models are published, without a tokenizer.json, and records what AutoTokenizer makes of them.
+"""Makes small folders as models are published, with and without a tokenizer.json, and records what AutoTokenizer makes of them.
 
     tools/generators/make_tokenizer_folders.py FOLDER                  writes the folders that tests/tokenizers/data/folders holds
+    tools/generators/make_tokenizer_folders.py --classes OUT           folders whose tokenizer.json and class disagree, as changes of the former: the file
+                                                                       tests/tokenizers/data/class_folders.json
     tools/generators/make_tokenizer_folders.py --reload FOLDER         compares what AutoTokenizer makes of the folders in FOLDER with their expected.json;
                                                                        prints those whose ids differ
     tools/generators/make_tokenizer_folders.py --draw N SEED OUT       N folders with drawn settings, OUT/0 and on
 
-Each gets a file expected.json: the document of its fast tokenizer, strings and their ids; a drawn one the document alone, or the error. Needs the wheels `transformers` 5.23.0,
+Each gets a file expected.json: the document of its fast tokenizer, strings and their ids; a drawn one the document alone, or the error. Needs the wheels `transformers` 5.24.0,
 `tokenizers`, `sentencepiece` and `protobuf` of tools/checks/python_requirements.txt.
 """
 
@@ -15,6 +17,7 @@ import json
 import os
 import random
 import sys
+import tempfile
 from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -184,6 +187,20 @@ def llama_plain(folder):
     write(folder, "tokenizer.model", sentence_pieces(**LLAMA, user_defined_symbols=["<r>"]))
 
 
+def llama_spaces(folder):
+    """A model that keeps spaces as they are, with tokens of its user's."""
+    write(folder, "config.json", {"model_type": "llama"})
+    write(folder, "tokenizer.model", sentence_pieces(**LLAMA, add_dummy_prefix=False, remove_extra_whitespaces=False,
+                                                     user_defined_symbols=["▁▁▁", "[a.b]", "th", "<|x|>", "▁▁"]))
+
+
+def llama_unigram(folder):
+    write(folder, "config.json", {"model_type": "llama"})
+    write(folder, "tokenizer.model", sentence_pieces(model_type="unigram", byte_fallback=True, user_defined_symbols=["<r>"],
+                                                     normalization_rule_tsv=str(rules(folder))))
+    write(folder, "tokenizer_config.json", {"legacy": False, "add_bos_token": True})
+
+
 def mistral(folder):
     """The class that it states does not count; a token of the file has another name."""
     write(folder, "config.json", {"model_type": "mistral"})
@@ -241,8 +258,131 @@ def camembert(folder):
     write(folder, "sentencepiece.bpe.model", sentence_pieces(model_type="unigram"))
 
 
-KINDS = [bert, bert_lines, bert_settings, bert_names, gpt2, gpt2_settings, roberta, roberta_prefix, qwen2, llama, llama_legacy, llama_plain, mistral,
-         gemma, t5, t5_extra, albert, albert_cased, xlm_roberta, xlm_roberta_settings, camembert]
+KINDS = [bert, bert_lines, bert_settings, bert_names, gpt2, gpt2_settings, roberta, roberta_prefix, qwen2, llama, llama_legacy, llama_plain, llama_spaces, llama_unigram,
+         mistral, gemma, t5, t5_extra, albert, albert_cased, xlm_roberta, xlm_roberta_settings, camembert]
+
+
+# Folders whose tokenizer.json and class disagree: for each class of FAMILIES, the tokenizer.json that it makes, changed in one place.
+
+FOLDERS = Path(__file__).resolve().parents[2] / "tests/tokenizers/data/folders"
+FAMILIES = {"bert": "BertTokenizer", "gpt2": "GPT2Tokenizer", "roberta": "RobertaTokenizer", "qwen2": "Qwen2Tokenizer", "t5": "T5Tokenizer",
+            "albert": "AlbertTokenizer", "llama": "LlamaTokenizer", "gemma": "GemmaTokenizer"}
+TEXTS = ["Hello world 12", "  an  \u00c4PFEL na\u00efve ", "\u4e2d\u6587 it's <new> a\n", "<s>the</s> [MASK]er<mask>", "Tag tags \u00bd `` a\u2581b"]
+
+
+def base_document(family):
+    return json.loads((FOLDERS / family / "expected.json").read_text())["document"]
+
+
+def metaspace(scheme, split=True):
+    return {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": scheme, "split": split}
+
+
+def byte_level(prefix=False):
+    return {"type": "ByteLevel", "add_prefix_space": prefix, "trim_offsets": True, "use_regex": True}
+
+
+def template(name, number):
+    around = {"SpecialToken": {"id": name, "type_id": 0}}
+    first, second = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
+    return {"type": "TemplateProcessing", "single": [around, first, around], "pair": [around, first, around, second],
+            "special_tokens": {name: {"id": name, "ids": [number], "tokens": [name]}}}
+
+
+def changes(document):
+    """Members of a tokenizer.json in place of a document's; those of "model" are set one by one."""
+    model, tokens = document["model"], document["added_tokens"]
+    words = [entry[0] for entry in model["vocab"]] if model["type"] == "Unigram" else sorted(model["vocab"], key=model["vocab"].get)
+    new = max([len(words)] + [token["id"] + 1 for token in tokens])
+    lower = {"type": "Lowercase"}
+    prefixed = {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "\u2581"},
+                                                    {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}]}
+    plain = {"NFKC": {"type": "NFKC"}, "StripAccents": {"type": "Sequence", "normalizers": [{"type": "NFD"}, {"type": "StripAccents"}]}}
+    found = {
+        "normalizer null": {"normalizer": None}, "normalizer Lowercase": {"normalizer": lower}, "normalizer Prepend": {"normalizer": prefixed},
+        "normalizer NFKC": {"normalizer": plain["NFKC"]}, "normalizer StripAccents": {"normalizer": plain["StripAccents"]},
+        "pre_tokenizer null": {"pre_tokenizer": None}, "pre_tokenizer Whitespace": {"pre_tokenizer": {"type": "Whitespace"}},
+        "pre_tokenizer Metaspace always": {"pre_tokenizer": metaspace("always")},
+        "pre_tokenizer Metaspace never": {"pre_tokenizer": metaspace("never", split=False)},
+        "pre_tokenizer BertPreTokenizer": {"pre_tokenizer": {"type": "BertPreTokenizer"}},
+        "pre_tokenizer ByteLevel": {"pre_tokenizer": byte_level(prefix=True)},
+        "pre_tokenizer Digits": {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": True}, metaspace("first")]}},
+        "decoder null": {"decoder": None}, "decoder WordPiece": {"decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True}},
+        "decoder Fuse": {"decoder": {"type": "Fuse"}},
+        "post_processor null": {"post_processor": None}, "post_processor template": {"post_processor": template(words[7], 7)},
+        "post_processor RobertaProcessing": {"post_processor": {"type": "RobertaProcessing", "sep": [words[5], 5], "cls": [words[6], 6],
+                                                                "trim_offsets": True, "add_prefix_space": True}},
+        "added_tokens none": {"added_tokens": []},
+        "added_tokens new": {"added_tokens": [*tokens, {"id": new, **token("<new>", special=False, lstrip=True)},
+                                              {"id": new + 1, **token("Tag", special=False, normalized=True, single_word=True)}]},
+        "added_tokens strip": {"added_tokens": [{**entry, "lstrip": True, "rstrip": True} for entry in tokens]},
+        "added_tokens normalized": {"added_tokens": [{**entry, "normalized": True, "special": False} for entry in tokens]},
+        "limits": {"truncation": {"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0},
+                   "padding": {"strategy": {"Fixed": 9}, "direction": "Left", "pad_to_multiple_of": None, "pad_id": 1, "pad_type_id": 0,
+                               "pad_token": words[1]}},
+        "model WordLevel": {"model": {"type": "WordLevel", "vocab": {word: number for number, word in enumerate(words)}, "unk_token": words[3]}},
+    }
+    members = {"WordPiece": {"unk_token": words[3], "max_input_chars_per_word": 3, "continuing_subword_prefix": "#"},
+               "Unigram": {"unk_id": 5, "byte_fallback": True},
+               "BPE": {"unk_token": words[3], "byte_fallback": not model.get("byte_fallback"), "fuse_unk": not model.get("fuse_unk"),
+                       "ignore_merges": True, "merges": [" ".join(merge) for merge in model.get("merges", [])]}}[model["type"]]
+    return {**found, **{f"model {name}": {"model": {name: value}} for name, value in members.items()}}
+
+
+SETTINGS = {
+    "flags": {"do_lower_case": False, "add_prefix_space": False, "keep_accents": True, "legacy": True, "tokenize_chinese_chars": False},
+    "other flags": {"add_prefix_space": True, "strip_accents": True, "trim_offsets": False, "legacy": False},
+    "add_bos_token": {"add_bos_token": True, "add_eos_token": True},
+    "new pad_token": {"pad_token": "<new>", "image_token": "<image>"},
+    "extra tokens": {"extra_special_tokens": ["<new>", typed("Tag", lstrip=True)], "model_specific_special_tokens": {"z_token": "<z>"}},
+    "added_tokens_decoder": {"added_tokens_decoder": {"9": token("the"), "1000": token("<new>", rstrip=True)}},
+}
+
+
+def changed(document, change):
+    return {**document, **change, "model": {**document["model"], **change["model"]} if "model" in change else document["model"]}
+
+
+def class_folders(family, name):
+    """The files of folders of one class, beside the change of the tokenizer.json."""
+    document, config = base_document(family), {"model_type": family}
+    stated = {"tokenizer_class": name}
+    for what, change in changes(document).items():
+        yield what, change, {"tokenizer_config.json": stated, "config.json": config}
+    lower = {"normalizer": {"type": "Lowercase"}}
+    for what, settings in SETTINGS.items():
+        yield what, {}, {"tokenizer_config.json": {**stated, **settings}, "config.json": config}
+    yield "class by model type", lower, {"config.json": config}
+    yield "class alone, Fast", lower, {"tokenizer_config.json": {"tokenizer_class": name + "Fast"}}
+    yield "class of config.json", lower, {"config.json": {**config, "tokenizer_class": name}}
+    yield "PreTrainedTokenizerFast", lower, {"tokenizer_config.json": {"tokenizer_class": "PreTrainedTokenizerFast"}}
+    yield "PreTrainedTokenizerFast, settings", lower, {"tokenizer_config.json": {
+        "tokenizer_class": "PreTrainedTokenizerFast", **SETTINGS["new pad_token"], **SETTINGS["add_bos_token"], "additional_special_tokens": ["Tag"]}}
+    yield "older files", lower, {"tokenizer_config.json": stated, "special_tokens_map.json": {"additional_special_tokens": ["Tag"], "pad_token": "<new>"},
+                                 "added_tokens.json": {"<new>": 1000}}
+
+
+def read_by_python(folder):
+    """What AutoTokenizer makes of TEXTS, or its error; the class."""
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        ids = [tokenizer(text)["input_ids"] for text in TEXTS]
+        return {"class": type(tokenizer).__name__, "ids": ids, "decoded": [tokenizer.decode(one) for one in ids]}
+    except BaseException as error:  # also the panics of the Rust library
+        return {"error": str(error)[:100]}
+
+
+def record_classes(out):
+    cases = []
+    for family, name in FAMILIES.items():
+        for what, change, files in class_folders(family, name):
+            with tempfile.TemporaryDirectory() as folder:
+                write(Path(folder), "tokenizer.json", changed(base_document(family), change))
+                for file, content in files.items():
+                    write(Path(folder), file, content)
+                cases.append({"family": family, "name": what, "change": change, "files": files, **read_by_python(folder)})
+    lines = ",\n".join(json.dumps(case, ensure_ascii=False, separators=(",", ":")) for case in cases)
+    out.write_text(f'{{"texts": {json.dumps(TEXTS, ensure_ascii=False)},\n"cases": [\n{lines}\n]}}\n', encoding="utf-8")
 
 
 class Draw:
@@ -309,8 +449,16 @@ def draw_folder(draw, sources, folder):
     for name, content in (("tokenizer_config.json", config), ("special_tokens_map.json", draw.map()), ("added_tokens.json", draw.added(500))):
         if name == "tokenizer_config.json" or draw.random.random() < 0.4:
             write(folder, name, content)
+    if draw.flag():
+        document = base_document(kind.__name__)
+        drawn = {name: change for name, change in changes(document).items() if name != "model WordLevel"}
+        for name in draw.random.sample(sorted(drawn), draw.random.randrange(4)):
+            document = changed(document, drawn[name])
+        write(folder, "tokenizer.json", document)
     try:
-        facts = {"document": json.loads(AutoTokenizer.from_pretrained(folder).backend_tokenizer.to_str())}
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        tokenizer("a")  # puts the limits of a call in place of the file's
+        facts = {"document": json.loads(tokenizer.backend_tokenizer.to_str())}
     except BaseException as error:  # also the panics of the Rust library
         facts = {"error": str(error)[:300]}
     write(folder, "expected.json", {"kind": kind.__name__, **facts})
@@ -335,9 +483,12 @@ def main(arguments):
         print("compared")
         return 0
     if len(arguments) == 4 and arguments[0] == "--draw":
-        draw, sources = Draw(int(arguments[2])), Path(__file__).resolve().parents[2] / "tests/tokenizers/data/folders"
+        draw = Draw(int(arguments[2]))
         for n in range(int(arguments[1])):
-            draw_folder(draw, sources, Path(arguments[3]) / str(n))
+            draw_folder(draw, FOLDERS, Path(arguments[3]) / str(n))
+        return 0
+    if len(arguments) == 2 and arguments[0] == "--classes":
+        record_classes(Path(arguments[1]))
         return 0
     if len(arguments) != 1:
         print(__doc__, file=sys.stderr)

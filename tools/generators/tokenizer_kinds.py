@@ -286,6 +286,11 @@ KINDS = {
     "gemma": llama(normalizers.Replace(" ", "▁"), GEMMA_PRE, WHOLE_TEXT, template("<s>:0 $A:0", "<s>:0 $A:0 <s>:1 $B:1"), added=["\n\n", "▁▁▁", "<mask>"]),
     "gemma_merged": llama(normalizers.Replace(" ", "▁"), pre_tokenizers.Split("▁", "merged_with_next"), WHOLE_TEXT, added=MANY_SPACES),
     "yi": llama(normalizers.Replace(" ", "▁"), None, WHOLE_TEXT, None),
+    # What transformers 5.24 makes of a tokenizer.model alone.
+    "model_alone": llama(normalizers.Sequence([normalizers.Replace(Regex(r"\A +| +\z"), ""), normalizers.Replace(Regex(" {2,}"), " "),
+                                               normalizers.Replace(" ", "▁"), normalizers.Replace(Regex("\\A▁"), "▁▁")]),
+                         pre_tokenizers.Sequence([pre_tokenizers.Metaspace(prepend_scheme="always", split=False),
+                                                  pre_tokenizers.Split(Regex(r"<\|im_start\|>|▁▁|a\.b"), "isolated")]), post=None, ignore_merges=True),
     "no_bytes": llama(byte_fallback=False),
     "no_bytes_unfused": llama(byte_fallback=False, fuse_unk=False),
     "bytes_unfused": llama(fuse_unk=False),

@@ -142,16 +142,19 @@ class PretrainedTokenizer final : public Tokenizer {
   /// Reads the text of a `tokenizer.json`. Throws c10::ValueError that names the place in the file, such as
   /// `pre_tokenizer.pretokenizers[1].type`, the expected value and the actual one.
   static PretrainedTokenizer parse(std::string_view json);
-  /// Reads a `tokenizer.json` file, or a folder. A folder without a `tokenizer.json` is read as AutoTokenizer
-  /// of transformers 5.23.0 reads it, by the class that its configuration names: from `vocab.txt`
-  /// (BertTokenizer), from `vocab.json` and `merges.txt` (GPT2Tokenizer, RobertaTokenizer, Qwen2Tokenizer),
-  /// or from a SentencePiece model (LlamaTokenizer, GemmaTokenizer, T5Tokenizer, AlbertTokenizer,
-  /// XLMRobertaTokenizer, CamembertTokenizer, and TokenizersBackend, which reads Mistral), together with
-  /// tokenizer_config.json, special_tokens_map.json and added_tokens.json where they exist
-  /// (docs/decisions/0013-published-folders.md). `to_json` then returns the document made from these files,
+  /// Reads a `tokenizer.json` file as it is, or a folder as AutoTokenizer of transformers 5.24.0 reads it, by
+  /// the class that its configuration names. TokenizersBackend (PreTrainedTokenizerFast) takes the folder's
+  /// `tokenizer.json`; BertTokenizer, GPT2Tokenizer, RobertaTokenizer, Qwen2Tokenizer, LlamaTokenizer,
+  /// GemmaTokenizer, T5Tokenizer, AlbertTokenizer, XLMRobertaTokenizer and CamembertTokenizer take its
+  /// vocabulary, merges, charsmap and added tokens, some its post-processor, and make the rest from
+  /// tokenizer_config.json, special_tokens_map.json, added_tokens.json and their defaults. The file's
+  /// truncation and padding are left out, as Python applies those of a call. Without a `tokenizer.json` the
+  /// class reads `vocab.txt`, `vocab.json` and `merges.txt`, or a SentencePiece model
+  /// (docs/decisions/0013-published-folders.md). `to_json` then returns the document that the class makes,
   /// which AutoTokenizer reads with equal ids. Throws c10::ValueError with the path and the reason; for
-  /// another class, and for a model type that `load_pretrained` does not read (`gemma` and `t5` excepted),
-  /// the error quotes the line of Python that writes a `tokenizer.json`. Memory while reading: a few times
+  /// another class, for a file that the class does not read, and for a model type that `load_pretrained` does
+  /// not read (`gemma` and `t5` excepted) without TokenizersBackend, the error says to name the
+  /// `tokenizer.json` itself, or quotes the line of Python that writes one. Memory while reading: a few times
   /// the size of the files.
   static PretrainedTokenizer load(const std::filesystem::path& path);
   /// Reads a `vocab.txt` with one token per line, as Python's BertTokenizer does, without regard to the model
@@ -222,7 +225,7 @@ class PretrainedTokenizer final : public Tokenizer {
   /// True for an added token that is marked special, such as [CLS].
   bool is_special(int64_t id) const override;
 
-  /// The text that the tokenizer was read from, unchanged, or the document made from a folder's other files;
+  /// The text that the tokenizer was read from, unchanged, or the document that a folder's class makes;
   /// with the truncation and the padding of `with_truncation` and `with_padding` if they were called. Unlike
   /// that of other tokenizers, the text may hold any UTF-8; `load_any_tokenizer` reads it.
   std::string to_json() const override;

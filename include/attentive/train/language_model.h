@@ -61,8 +61,7 @@ std::map<std::string, std::string> language_model_documents(const AnyLanguageMod
 /// Makes a tokenizer from the text of a `tokenizer.json`; throws c10::ValueError if it cannot read the text.
 using TokenizerReader = std::function<std::unique_ptr<Tokenizer>(std::string_view json)>;
 
-/// Makes a tokenizer from the vocabulary files of a Python folder without a `tokenizer.json`; throws
-/// c10::ValueError for files that it cannot read.
+/// Makes a tokenizer from the files of a Python folder; throws c10::ValueError for files that it cannot read.
 using FolderTokenizerReader = std::function<std::unique_ptr<Tokenizer>(const std::filesystem::path& folder)>;
 
 struct LanguageModelOptions {
@@ -70,8 +69,9 @@ struct LanguageModelOptions {
   /// `parse_tokenizer` reads this package's tokenizers; `parse_any_tokenizer` of the component
   /// attentive::tokenizers also reads those of Python's models.
   TokenizerReader read_tokenizer = parse_tokenizer;
-  /// Reads the vocabulary files of Python folders; `load_any_tokenizer` of attentive::tokenizers is such a
-  /// reader. Without a reader, these folders load without a tokenizer.
+  /// Reads the tokenizers of Python folders, as their classes read them; `load_any_tokenizer` of
+  /// attentive::tokenizers is such a reader. Without one, `read_tokenizer` gets a folder's `tokenizer.json`,
+  /// and folders without that file load without a tokenizer.
   FolderTokenizerReader read_folder_tokenizer = {};
   PretrainedOptions pretrained = {};  ///< for Python folders
 };

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "base/refusal.h"
+#include "tokenizers/models.h"
 
 namespace attentive::tokenizers {
 namespace {
@@ -38,6 +39,14 @@ nlohmann::json sequence_part(const char* list, nlohmann::json parts) {
 
 nlohmann::json replace_part(const char* from, const char* to) {
   return {{"type", "Replace"}, {"pattern", {{"String", from}}}, {"content", to}};
+}
+
+nlohmann::json replace_matches_part(const char* pattern, const char* to) {
+  return {{"type", "Replace"}, {"pattern", {{"Regex", pattern}}}, {"content", to}};
+}
+
+nlohmann::json isolating_part(std::string_view pattern) {
+  return {{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}};
 }
 
 nlohmann::json metaspace_part(const char* prepend_scheme, bool split) {
@@ -114,9 +123,10 @@ std::unordered_map<std::string_view, int64_t> ids_of_model(const nlohmann::json&
   return ids;
 }
 
-// Returns the tokens that a draft and a folder's settings add to the vocabulary, in the order in which
-// Python's TokenizersBackend adds them.
-std::vector<DeclaredToken> tokens_to_add(const Draft& draft, const TokenizerSettings& settings) {
+// Returns the tokens that a draft and a folder's settings add to the vocabulary and to tokens that were
+// `added` before, in the order in which Python's TokenizersBackend adds them.
+std::vector<DeclaredToken> tokens_to_add(const Draft& draft, const TokenizerSettings& settings,
+                                         const AddedTokenList& added) {
   std::vector<DeclaredToken> tokens;
   std::map<std::string, std::vector<DeclaredToken>> offered;  // by content; equal tokens are added once
   std::set<std::string_view> stated, names;
@@ -125,7 +135,7 @@ std::vector<DeclaredToken> tokens_to_add(const Draft& draft, const TokenizerSett
     stated.insert(token.content);
   }
   const auto offer = [&](const DeclaredToken& token) {
-    if (stated.contains(token.content)) return;
+    if (stated.contains(token.content) || added.has(token.content)) return;
     auto& same = offered[token.content];
     if (std::find(same.begin(), same.end(), token) != same.end()) return;
     same.push_back(token);
@@ -195,8 +205,7 @@ void check_settings(const TokenizerSettings& settings) {
   for (const char* key : {"split_special_tokens", "fix_mistral_regex"}) {
     if (settings.flag(key, false)) refuse("tokenizer_config.json: {} is not supported", key);
   }
-  for (const char* key :
-       {"vocab", "merges", "model_specific_special_tokens", "tokenizer_truncation", "tokenizer_padding"}) {
+  for (const char* key : {"vocab", "merges", "tokenizer_truncation", "tokenizer_padding"}) {
     if (settings.states(key)) refuse("tokenizer_config.json: {} is not supported", key);
   }
 }
@@ -264,11 +273,26 @@ nlohmann::json post_processor_of(TokenizerClass kind, const Draft& draft, const 
   return begin_end_template(draft, added, settings);
 }
 
-nlohmann::json finished(TokenizerClass kind, Draft draft, const TokenizerSettings& settings) {
+// These classes keep the post-processor of a tokenizer.json; the others make their own.
+bool keeps_post_processor(TokenizerClass kind) {
+  switch (kind) {
+    case TokenizerClass::Gpt2:
+    case TokenizerClass::Qwen2:
+    case TokenizerClass::Llama:
+    case TokenizerClass::Gemma:
+    case TokenizerClass::Albert:
+      return true;
+    default:
+      return false;
+  }
+}
+
+nlohmann::json finished(TokenizerClass kind, Draft draft, const TokenizerSettings& settings,
+                        const nlohmann::json& file = nullptr) {
   check_settings(settings);
   const auto ids = ids_of_model(draft.model);
   AddedTokenList added(draft.model["vocab"].size(), ids);
-  added.add(tokens_to_add(draft, settings));
+  added.add(tokens_to_add(draft, settings, added));
   if (kind == TokenizerClass::Qwen2) {  // the class adds the named tokens again, as plain strings
     std::vector<DeclaredToken> names;
     for (const auto& [key, token] : draft.named.all()) {
@@ -280,6 +304,9 @@ nlohmann::json finished(TokenizerClass kind, Draft draft, const TokenizerSetting
     added.add(names);
   }
   auto post_processor = post_processor_of(kind, draft, added, settings);
+  if (const auto kept = JsonView(file).find("post_processor"); kept && keeps_post_processor(kind)) {
+    post_processor = kept->raw();
+  }
   return {{"version", "1.0"},
           {"truncation", nullptr},
           {"padding", nullptr},
@@ -291,29 +318,16 @@ nlohmann::json finished(TokenizerClass kind, Draft draft, const TokenizerSetting
           {"model", std::move(draft.model)}};
 }
 
-// Takes the extra tokens of the settings, for classes that have none of their own.
-void take_extra(Draft& draft, const TokenizerSettings& settings) {
-  draft.extra = settings.extra() ? settings.extra() : settings.additional();
-}
-
 nlohmann::json optional_flag(std::optional<bool> value) {
   return value ? nlohmann::json(*value) : nlohmann::json();
 }
 
-}  // namespace
-
-nlohmann::json word_piece_document(nlohmann::json vocabulary, const TokenizerSettings& settings) {
-  Draft draft(NamedTokenTable({{"unk_token", "[UNK]"},
-                               {"sep_token", "[SEP]"},
-                               {"pad_token", "[PAD]"},
-                               {"cls_token", "[CLS]"},
-                               {"mask_token", "[MASK]"}},
-                              settings));
+void draft_bert(Draft& draft, VocabularyParts vocabulary, const TokenizerSettings& settings) {
   draft.model = {{"type", "WordPiece"},
                  {"unk_token", draft.named.text("unk_token")},
                  {"continuing_subword_prefix", "##"},
                  {"max_input_chars_per_word", 100},
-                 {"vocab", std::move(vocabulary)}};
+                 {"vocab", std::move(vocabulary.tokens)}};
   draft.normalizer = {{"type", "BertNormalizer"},
                       {"clean_text", true},
                       {"handle_chinese_chars", settings.flag("tokenize_chinese_chars", true)},
@@ -321,43 +335,151 @@ nlohmann::json word_piece_document(nlohmann::json vocabulary, const TokenizerSet
                       {"lowercase", settings.flag("do_lower_case", true)}};
   draft.pre_tokenizer = plain_part("BertPreTokenizer");
   draft.decoder = {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}};
-  take_extra(draft, settings);
-  return finished(TokenizerClass::Bert, std::move(draft), settings);
 }
 
-nlohmann::json byte_level_document(TokenizerClass kind, nlohmann::json vocabulary, nlohmann::json merges,
-                                   const TokenizerSettings& settings) {
-  NamedTokenTable::Defaults defaults{{"unk_token", "<|endoftext|>"}, {"eos_token", "<|endoftext|>"}};
-  if (kind == TokenizerClass::Gpt2) {
-    defaults.emplace_back("bos_token", "<|endoftext|>");
-  } else if (kind == TokenizerClass::Qwen2) {
-    defaults.emplace_back("pad_token", "<|endoftext|>");
-  } else {
-    defaults = {{"bos_token", "<s>"},   {"eos_token", "</s>"},  {"sep_token", "</s>"},   {"cls_token", "<s>"},
-                {"unk_token", "<unk>"}, {"pad_token", "<pad>"}, {"mask_token", "<mask>"}};
-  }
-  Draft draft(NamedTokenTable(defaults, settings));
-  draft.model = bpe_part(std::move(vocabulary), std::move(merges));
+void draft_byte_level(TokenizerClass kind, Draft& draft, VocabularyParts vocabulary,
+                      const TokenizerSettings& settings) {
+  draft.model = bpe_part(std::move(vocabulary.tokens), std::move(vocabulary.merges));
   draft.model["continuing_subword_prefix"] = "";
   draft.model["end_of_word_suffix"] = "";
   const bool prefix = settings.flag("add_prefix_space", false);
   if (kind == TokenizerClass::Qwen2) {
     draft.normalizer = plain_part("NFC");
-    const nlohmann::json split{
-        {"type", "Split"}, {"pattern", {{"Regex", kQwenWords}}}, {"behavior", "Isolated"}, {"invert", false}};
     draft.pre_tokenizer = sequence_part(
-        "pretokenizers", nlohmann::json::array({split, byte_level_part(prefix, /*use_regex=*/false)}));
+        "pretokenizers",
+        nlohmann::json::array({isolating_part(kQwenWords), byte_level_part(prefix, /*use_regex=*/false)}));
   } else {
     draft.pre_tokenizer = byte_level_part(prefix, /*use_regex=*/true);
   }
   draft.decoder = byte_level_part(/*add_prefix_space=*/true, /*use_regex=*/true);
-  take_extra(draft, settings);
-  return finished(kind, std::move(draft), settings);
+}
+
+// Refuses a model of a tokenizer.json whose "vocab" is no object of tokens and ids, or, for a Unigram, no list
+// of tokens and scores.
+void check_vocabulary(const JsonView& model) {
+  const bool is_list = model_type_of(model) == "Unigram";
+  const auto& tokens = model.at("vocab").raw();
+  const bool good = (is_list ? tokens.is_array() : tokens.is_object()) &&
+                    std::all_of(tokens.begin(), tokens.end(), [&](const auto& entry) {
+                      return is_list ? entry.is_array() && entry.size() == 2 && entry[0].is_string()
+                                     : entry.is_number_integer();
+                    });
+  if (!good) model.at("vocab").expected(is_list ? "tokens and their scores" : "tokens and their ids");
+}
+
+// Returns the first charsmap among a file's normalizers, where the classes look for it.
+nlohmann::json precompiled_of(const nlohmann::json& file) {
+  const auto none = nlohmann::json();
+  const auto& normalizer = file.contains("normalizer") ? file["normalizer"] : none;
+  const auto is_precompiled = [&](const nlohmann::json& part) {
+    return part.is_object() && part.value("type", none) == "Precompiled";
+  };
+  if (is_precompiled(normalizer)) return normalizer;
+  if (!normalizer.is_object() || !normalizer.contains("normalizers")) return none;
+  for (const auto& part : normalizer["normalizers"]) {
+    if (is_precompiled(part)) return part;
+  }
+  return none;
+}
+
+nlohmann::json backend_document(const nlohmann::json& file, const TokenizerSettings& settings) {
+  check_settings(settings);
+  auto made = file;
+  for (const char* key : {"truncation", "padding"}) {
+    if (made.contains(key)) made[key] = nullptr;
+  }
+  Draft draft(NamedTokenTable(default_tokens(TokenizerClass::Backend, file), settings));
+  draft.extra = settings.extra() ? settings.extra() : settings.additional();
+  const auto ids = ids_of_model(made["model"]);
+  AddedTokenList added(made["model"]["vocab"].size(), ids);
+  for (const auto& [id, token] : parse_file_tokens(file)) added.add({token});
+  added.add(tokens_to_add(draft, settings, added));
+  auto tokens = added.json();
+  if (!tokens.empty()) made["added_tokens"] = std::move(tokens);
+  return made;
+}
+
+}  // namespace
+
+NamedTokenTable::Defaults default_tokens(TokenizerClass kind, const nlohmann::json& file) {
+  NamedTokenTable::Defaults padding;
+  if (const auto stated = JsonView(file).find("padding")) {
+    padding.emplace_back("pad_token", stated->at("pad_token").string());
+  }
+  switch (kind) {
+    case TokenizerClass::Bert:
+      return {{"unk_token", "[UNK]"},
+              {"sep_token", "[SEP]"},
+              {"pad_token", "[PAD]"},
+              {"cls_token", "[CLS]"},
+              {"mask_token", "[MASK]"}};
+    case TokenizerClass::Gpt2:
+      return {{"unk_token", "<|endoftext|>"}, {"eos_token", "<|endoftext|>"}, {"bos_token", "<|endoftext|>"}};
+    case TokenizerClass::Qwen2:
+      return {{"unk_token", "<|endoftext|>"}, {"eos_token", "<|endoftext|>"}, {"pad_token", "<|endoftext|>"}};
+    case TokenizerClass::Llama:
+      padding.insert(padding.end(), {{"unk_token", "<unk>"}, {"bos_token", "<s>"}, {"eos_token", "</s>"}});
+      return padding;
+    case TokenizerClass::Gemma:
+      return {{"unk_token", "<unk>"},
+              {"bos_token", "<bos>"},
+              {"eos_token", "<eos>"},
+              {"pad_token", "<pad>"},
+              {"mask_token", "<mask>"}};
+    case TokenizerClass::T5:
+      return {{"eos_token", "</s>"}, {"unk_token", "<unk>"}, {"pad_token", "<pad>"}};
+    case TokenizerClass::Albert:
+      return {{"bos_token", "[CLS]"}, {"eos_token", "[SEP]"}, {"unk_token", "<unk>"},  {"sep_token", "[SEP]"},
+              {"pad_token", "<pad>"}, {"cls_token", "[CLS]"}, {"mask_token", "[MASK]"}};
+    case TokenizerClass::Roberta:
+    case TokenizerClass::XlmRoberta:
+    case TokenizerClass::Camembert:
+      return {{"bos_token", "<s>"},   {"eos_token", "</s>"},  {"sep_token", "</s>"},   {"cls_token", "<s>"},
+              {"unk_token", "<unk>"}, {"pad_token", "<pad>"}, {"mask_token", "<mask>"}};
+    case TokenizerClass::Backend:
+      break;
+  }
+  return padding;
+}
+
+nlohmann::json class_document(TokenizerClass kind, VocabularyParts vocabulary,
+                              const TokenizerSettings& settings, const nlohmann::json& file) {
+  Draft draft(NamedTokenTable(default_tokens(kind, file), settings));
+  draft.extra = vocabulary.additional ? std::move(vocabulary.additional) : settings.additional();
+  if (kind == TokenizerClass::Bert) {
+    draft_bert(draft, std::move(vocabulary), settings);
+  } else if (kind == TokenizerClass::Gpt2 || kind == TokenizerClass::Roberta ||
+             kind == TokenizerClass::Qwen2) {
+    draft_byte_level(kind, draft, std::move(vocabulary), settings);
+  } else {
+    draft_sentence_piece(kind, draft, std::move(vocabulary), settings);
+  }
+  if (settings.extra()) draft.extra = settings.extra();
+  return finished(kind, std::move(draft), settings, file);
 }
 
 nlohmann::json sentence_piece_document(TokenizerClass kind, const SentencePieceModel& model,
                                        const TokenizerSettings& settings) {
-  return finished(kind, draft_sentence_piece(kind, model, settings), settings);
+  if (kind == TokenizerClass::Backend) {
+    auto changed = settings;
+    auto draft = draft_backend(model, changed);
+    return finished(kind, std::move(draft), changed);
+  }
+  return class_document(kind, vocabulary_of(kind, model, settings), settings);
+}
+
+nlohmann::json file_document(TokenizerClass kind, const nlohmann::json& file,
+                             const TokenizerSettings& settings) {
+  const auto model = JsonView(file).at("model");
+  check_vocabulary(model);
+  if (kind == TokenizerClass::Backend) return backend_document(file, settings);
+  if (model_type_of(model) != model_of(kind)) {
+    refuse("model.type: expected {}, of which the class is made, got {}", model_of(kind),
+           model_type_of(model));
+  }
+  VocabularyParts vocabulary{.tokens = model.at("vocab").raw(), .precompiled = precompiled_of(file)};
+  if (model.has("merges")) vocabulary.merges = model.at("merges").raw();
+  return class_document(kind, std::move(vocabulary), settings, file);
 }
 
 }  // namespace attentive::tokenizers

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <optional>
 #include <string_view>
 
 #include "base/files.h"
@@ -15,20 +14,21 @@ struct ClassFacts {
   TokenizerClass kind;
   const char* name;
   const char* file;
+  const char* model;
 };
 
 constexpr std::array<ClassFacts, 11> kClasses{{
-    {TokenizerClass::Bert, "BertTokenizer", "vocab.txt"},
-    {TokenizerClass::Gpt2, "GPT2Tokenizer", "vocab.json"},
-    {TokenizerClass::Roberta, "RobertaTokenizer", "vocab.json"},
-    {TokenizerClass::Qwen2, "Qwen2Tokenizer", "vocab.json"},
-    {TokenizerClass::Llama, "LlamaTokenizer", "tokenizer.model"},
-    {TokenizerClass::Gemma, "GemmaTokenizer", "tokenizer.model"},
-    {TokenizerClass::Backend, "TokenizersBackend", "tokenizer.model"},
-    {TokenizerClass::T5, "T5Tokenizer", "spiece.model"},
-    {TokenizerClass::Albert, "AlbertTokenizer", "spiece.model"},
-    {TokenizerClass::XlmRoberta, "XLMRobertaTokenizer", "sentencepiece.bpe.model"},
-    {TokenizerClass::Camembert, "CamembertTokenizer", "sentencepiece.bpe.model"},
+    {TokenizerClass::Bert, "BertTokenizer", "vocab.txt", "WordPiece"},
+    {TokenizerClass::Gpt2, "GPT2Tokenizer", "vocab.json", "BPE"},
+    {TokenizerClass::Roberta, "RobertaTokenizer", "vocab.json", "BPE"},
+    {TokenizerClass::Qwen2, "Qwen2Tokenizer", "vocab.json", "BPE"},
+    {TokenizerClass::Llama, "LlamaTokenizer", "tokenizer.model", "BPE"},
+    {TokenizerClass::Gemma, "GemmaTokenizer", "tokenizer.model", "BPE"},
+    {TokenizerClass::Backend, "TokenizersBackend", "tokenizer.model", ""},
+    {TokenizerClass::T5, "T5Tokenizer", "spiece.model", "Unigram"},
+    {TokenizerClass::Albert, "AlbertTokenizer", "spiece.model", "Unigram"},
+    {TokenizerClass::XlmRoberta, "XLMRobertaTokenizer", "sentencepiece.bpe.model", "Unigram"},
+    {TokenizerClass::Camembert, "CamembertTokenizer", "sentencepiece.bpe.model", "Unigram"},
 }};
 
 // AutoTokenizer's treatment of the class that a folder states.
@@ -63,6 +63,11 @@ constexpr std::array<ModelType, 14> kModelTypes{{
     {"xlm-roberta", TokenizerClass::XlmRoberta},
 }};
 static_assert(std::ranges::is_sorted(kModelTypes, {}, &ModelType::name));
+
+// AutoTokenizer reads any other model type by TokenizersBackend where a folder states that class, but for
+// these, which demand classes that are not read here.
+constexpr std::array<std::string_view, 6> kOtherDemands{"hyperclovax_vision_v2", "qwen3_5",   "qwen3_5_moe",
+                                                        "qwen3_5_moe_text",      "qwen4_exp", "siglip2"};
 
 const ClassFacts& facts_of(TokenizerClass kind) {
   return *std::ranges::find(kClasses, kind, &ClassFacts::kind);
@@ -110,14 +115,16 @@ ChosenClass choose_tokenizer_class(const JsonView& tokenizer_config, const JsonV
   const auto* const type = find_model_type(name);
   const auto counts = type ? type->stated : Stated::Counts;
   if (counts != Stated::Wrong) refuse_user_code(tokenizer_config);
-  if (!type && !name.empty()) {
-    refuse("the tokenizer of model_type {} of config.json is not read here", quoted_name(name));
-  }
   auto stated = stated_text(tokenizer_config, "tokenizer_class");
   const char* const file = stated.empty() ? "config.json" : "tokenizer_config.json";
   if (stated.empty()) stated = stated_text(config, "tokenizer_class");
+  const auto* const facts = class_of_name(stated);
+  const bool generic = facts && facts->kind == TokenizerClass::Backend &&
+                       std::ranges::find(kOtherDemands, name) == kOtherDemands.end();
+  if (!type && !name.empty() && !generic) {
+    refuse("the tokenizer of model_type {} of config.json is not read here", quoted_name(name));
+  }
   if (!stated.empty() && counts == Stated::Counts) {
-    const auto* const facts = class_of_name(stated);
     if (!facts) refuse("tokenizer_class {} of {} is not read here", quoted_name(stated), file);
     return {facts->kind, fmt::format("tokenizer_class of {}", file)};
   }
@@ -133,11 +140,17 @@ const char* vocabulary_file_of(TokenizerClass kind) {
   return facts_of(kind).file;
 }
 
+const char* model_of(TokenizerClass kind) {
+  return facts_of(kind).model;
+}
+
 namespace {
 
 // These limits exceed the published files: their vocabularies have at most 20 MiB, their settings 1 MiB.
 constexpr size_t kLargestVocabulary = size_t{1} << 26;
 constexpr size_t kLargestSettings = size_t{1} << 24;
+constexpr size_t kLargestTokenizer = size_t{1} << 29;
+
 // Parses a file of the folder; errors are prefixed with the file's name.
 template <class Parse>
 auto read_as(const std::filesystem::path& folder, const char* name, const Parse& parse) {
@@ -187,14 +200,14 @@ nlohmann::json document_of(const std::filesystem::path& folder, const ChosenClas
                            const TokenizerSettings& settings) {
   const auto file = vocabulary_file(folder, chosen);
   if (chosen.kind == TokenizerClass::Bert) {
-    return word_piece_document(read_as(folder, file.c_str(), parse_vocab_txt), settings);
+    return class_document(chosen.kind, {.tokens = read_as(folder, file.c_str(), parse_vocab_txt)}, settings);
   }
   if (file == "vocab.json") {
-    auto vocabulary = read_as(folder, file.c_str(), parse_vocab_json);
+    VocabularyParts parts{.tokens = read_as(folder, file.c_str(), parse_vocab_json)};
     if (!is_there(folder / "merges.txt")) refuse("expected merges.txt beside vocab.json, got no such file");
-    auto merges = read_as(folder, "merges.txt",
-                          [&](const std::string& text) { return parse_merges_txt(text, vocabulary); });
-    return byte_level_document(chosen.kind, std::move(vocabulary), std::move(merges), settings);
+    parts.merges = read_as(folder, "merges.txt",
+                           [&](const std::string& text) { return parse_merges_txt(text, parts.tokens); });
+    return class_document(chosen.kind, std::move(parts), settings);
   }
   return sentence_piece_document(chosen.kind, read_as(folder, file.c_str(), parse_sentence_piece_model),
                                  settings);
@@ -203,7 +216,11 @@ nlohmann::json document_of(const std::filesystem::path& folder, const ChosenClas
 }  // namespace
 
 std::string convert_folder(const std::filesystem::path& folder) {
-  if (listed_vocabularies(folder) == "none" && !is_there(folder / "tekken.json") &&
+  const bool has_file = is_there(folder / "tokenizer.json");
+  const auto text = has_file ? read_file(folder / "tokenizer.json", kLargestTokenizer) : std::string();
+  const auto file = has_file ? parse_json(text) : nlohmann::json();
+  if (has_file && !file.contains("model")) return text;  // in the format of this package
+  if (!has_file && listed_vocabularies(folder) == "none" && !is_there(folder / "tekken.json") &&
       !is_there(folder / "tiktoken.model")) {
     refuse(
         "expected tokenizer.json, vocab.txt, vocab.json and merges.txt, or a SentencePiece model; got none");
@@ -211,20 +228,32 @@ std::string convert_folder(const std::filesystem::path& folder) {
   const auto config_text = text_if_there(folder, "tokenizer_config.json");
   const auto tokenizer_config = parse_settings(config_text, "tokenizer_config.json");
   const auto config = parse_settings(text_if_there(folder, "config.json"), "config.json");
-  std::optional<ChosenClass> chosen;
+  ChosenClass chosen;
   try {
     chosen = choose_tokenizer_class(JsonView(tokenizer_config), JsonView(config));
   } catch (const Refusal& refusal) {
-    refuse("{}{}", refusal.what(), kInPython);
+    refuse("{}{}", refusal.what(), has_file ? kByItself : kInPython);
   }
   const TokenizerSettings settings({.tokenizer_config = config_text,
                                     .special_tokens_map = text_if_there(folder, "special_tokens_map.json"),
-                                    .added_tokens = text_if_there(folder, "added_tokens.json")});
-  return document_of(folder, *chosen, settings).dump();
+                                    .added_tokens = text_if_there(folder, "added_tokens.json"),
+                                    .file = has_file ? &file : nullptr});
+  if (!has_file) return document_of(folder, chosen, settings).dump();
+  // As in Python: Llama 3 and its kin state a class that cannot read them.
+  if (chosen.kind == TokenizerClass::Llama && text.find("\"ByteLevel\"") != text.npos) {
+    chosen.kind = TokenizerClass::Backend;
+  }
+  try {
+    const auto made = file_document(chosen.kind, file, settings);
+    return made == file ? text : made.dump();
+  } catch (const Refusal& refusal) {
+    refuse("{} ({}): {}{}", name_of(chosen.kind), chosen.why, refusal.what(), kByItself);
+  }
 }
 
 std::string convert_vocab_txt(const std::filesystem::path& file, const TokenizerSettings& settings) {
-  return word_piece_document(parse_vocab_txt(read_file(file, kLargestVocabulary)), settings).dump();
+  VocabularyParts parts{.tokens = parse_vocab_txt(read_file(file, kLargestVocabulary))};
+  return class_document(TokenizerClass::Bert, std::move(parts), settings).dump();
 }
 
 }  // namespace attentive::tokenizers

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <unordered_set>
 
@@ -10,39 +11,6 @@ namespace attentive::tokenizers {
 namespace {
 
 constexpr int64_t kMostExtraIds = 65536;
-
-NamedTokenTable::Defaults default_tokens(TokenizerClass kind, const SentencePieceModel& model) {
-  switch (kind) {
-    case TokenizerClass::Llama:
-      return {{"unk_token", "<unk>"}, {"bos_token", "<s>"}, {"eos_token", "</s>"}};
-    case TokenizerClass::Gemma:
-      return {{"unk_token", "<unk>"},
-              {"bos_token", "<bos>"},
-              {"eos_token", "<eos>"},
-              {"pad_token", "<pad>"},
-              {"mask_token", "<mask>"}};
-    case TokenizerClass::T5:
-      return {{"eos_token", "</s>"}, {"unk_token", "<unk>"}, {"pad_token", "<pad>"}};
-    case TokenizerClass::Albert:
-      return {{"bos_token", "[CLS]"}, {"eos_token", "[SEP]"}, {"unk_token", "<unk>"},  {"sep_token", "[SEP]"},
-              {"pad_token", "<pad>"}, {"cls_token", "[CLS]"}, {"mask_token", "[MASK]"}};
-    case TokenizerClass::XlmRoberta:
-    case TokenizerClass::Camembert:
-      return {{"bos_token", "<s>"},   {"eos_token", "</s>"},  {"sep_token", "</s>"},   {"cls_token", "<s>"},
-              {"unk_token", "<unk>"}, {"pad_token", "<pad>"}, {"mask_token", "<mask>"}};
-    default:
-      break;
-  }
-  // TokenizersBackend, the class for models without one of their own, takes the tokens that the file states.
-  NamedTokenTable::Defaults defaults;
-  const auto add = [&](const char* key, int32_t id, const std::string& stated, const char* otherwise) {
-    if (id >= 0) defaults.emplace_back(key, stated.empty() ? otherwise : stated);
-  };
-  add("bos_token", model.begin_id, model.begin, "<s>");
-  add("eos_token", model.end_id, model.end, "</s>");
-  add("unk_token", model.unknown_id, model.unknown, "<unk>");
-  return defaults;
-}
 
 nlohmann::json object_of_pieces(const SentencePieceModel& model) {
   auto vocabulary = nlohmann::json::object();
@@ -71,6 +39,16 @@ nlohmann::json scored_list(std::initializer_list<std::pair<std::string, double>>
   return list;
 }
 
+// Appends every split of a token into two known ones, from left to right.
+void append_merges(nlohmann::json& merges, std::string_view token,
+                   const std::unordered_set<std::string_view>& known) {
+  for (size_t cut = 1; cut < token.size(); ++cut) {
+    if (!begins_character(token[cut])) continue;
+    const auto left = token.substr(0, cut), right = token.substr(cut);
+    if (known.contains(left) && known.contains(right)) merges.push_back(nlohmann::json::array({left, right}));
+  }
+}
+
 // Returns the merges that a vocabulary implies: for each token, in the order of ids, every split of it into
 // two other tokens, from left to right. `vocabulary` is an object of tokens and ids.
 nlohmann::json merges_of_vocabulary(const nlohmann::json& vocabulary) {
@@ -83,21 +61,12 @@ nlohmann::json merges_of_vocabulary(const nlohmann::json& vocabulary) {
   }
   std::sort(by_id.begin(), by_id.end());
   auto merges = nlohmann::json::array();
-  for (const auto& [id, token] : by_id) {
-    for (size_t cut = 1; cut < token.size(); ++cut) {
-      if (!begins_character(token[cut])) continue;
-      const auto left = token.substr(0, cut), right = token.substr(cut);
-      if (known.contains(left) && known.contains(right))
-        merges.push_back(nlohmann::json::array({left, right}));
-    }
-  }
+  for (const auto& [id, token] : by_id) append_merges(merges, token, known);
   return merges;
 }
 
-// Makes the part of a byte-pair model whose merges follow from the order of its tokens.
-nlohmann::json ordered_bpe_part(nlohmann::json vocabulary) {
-  auto merges = merges_of_vocabulary(vocabulary);
-  auto part = bpe_part(std::move(vocabulary), std::move(merges));
+nlohmann::json fallback_bpe_part(VocabularyParts vocabulary) {
+  auto part = bpe_part(std::move(vocabulary.tokens), std::move(vocabulary.merges));
   part["fuse_unk"] = true;
   part["byte_fallback"] = true;
   return part;
@@ -113,36 +82,45 @@ nlohmann::json unigram_part(nlohmann::json vocabulary, int64_t unknown_id) {
           {"byte_fallback", false}};
 }
 
-// Adds a file's control tokens as special tokens, and its user-defined ones as ordinary added tokens.
-std::vector<DeclaredToken> tokens_of_file(const SentencePieceModel& model) {
+// Adds a file's control tokens as special tokens, and, if wanted, its user-defined ones as ordinary added
+// tokens.
+std::vector<DeclaredToken> tokens_of_file(const SentencePieceModel& model, bool with_user_defined = true) {
   std::vector<DeclaredToken> tokens;
   for (const auto& piece : model.pieces) {
     const bool control = piece.kind == PieceKind::Control;
-    if (control || piece.kind == PieceKind::UserDefined) {
+    if (control || (with_user_defined && piece.kind == PieceKind::UserDefined)) {
       tokens.push_back(control_token(piece.text, control));
     }
   }
   return tokens;
 }
 
-nlohmann::json fallback_decoder(bool strips_first_space) {
-  auto parts =
-      nlohmann::json::array({replace_part(kWordMark, " "), plain_part("ByteFallback"), plain_part("Fuse")});
+nlohmann::json fallback_decoder(bool strips_first_space, bool byte_fallback = true) {
+  auto parts = nlohmann::json::array({replace_part(kWordMark, " ")});
+  if (byte_fallback) parts.push_back(plain_part("ByteFallback"));
+  if (byte_fallback || strips_first_space) parts.push_back(plain_part("Fuse"));
   if (strips_first_space) {
     parts.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
   }
   return sequence_part("decoders", std::move(parts));
 }
 
-void draft_llama(Draft& draft, const SentencePieceModel& model, const TokenizerSettings& settings) {
+// Returns the tokens of a byte-pair model, and the merges that follow from their order.
+VocabularyParts ordered_vocabulary(const SentencePieceModel& model) {
+  VocabularyParts vocabulary{.tokens = object_of_pieces(model)};
+  vocabulary.merges = merges_of_vocabulary(vocabulary.tokens);
+  return vocabulary;
+}
+
+void draft_llama(Draft& draft, VocabularyParts vocabulary, const TokenizerSettings& settings) {
   const bool prefix = settings.flag("add_prefix_space", true), legacy = settings.flag("legacy", false);
-  draft.model = ordered_bpe_part(object_of_pieces(model));
+  draft.model = fallback_bpe_part(std::move(vocabulary));
   draft.pre_tokenizer = metaspace_part(!prefix ? "never" : legacy ? "always" : "first", /*split=*/false);
   draft.decoder = fallback_decoder(prefix);
 }
 
-void draft_gemma(Draft& draft, const SentencePieceModel& model) {
-  draft.model = ordered_bpe_part(object_of_pieces(model));
+void draft_gemma(Draft& draft, VocabularyParts vocabulary) {
+  draft.model = fallback_bpe_part(std::move(vocabulary));
   draft.model["unk_token"] = draft.named.text("unk_token");
   draft.normalizer = replace_part(" ", kWordMark);
   draft.pre_tokenizer = {{"type", "Split"},
@@ -152,148 +130,242 @@ void draft_gemma(Draft& draft, const SentencePieceModel& model) {
   draft.decoder = fallback_decoder(/*strips_first_space=*/false);
 }
 
-// Renames tokens of the file that have another name at the same id in the settings.
-void rename_pieces(nlohmann::json& vocabulary, const TokenizerSettings& settings) {
-  std::map<int64_t, std::string> by_id;
-  for (const auto& [token, id] : vocabulary.items()) by_id[id.get<int64_t>()] = token;
-  for (const auto& [id, token] : settings.added()) {
-    const auto old = by_id.find(id);
-    if (old == by_id.end() || old->second.empty() || vocabulary.contains(token.content)) continue;
-    vocabulary.erase(old->second);
-    vocabulary[token.content] = id;
-    old->second = token.content;
-  }
-}
-
-void check_merges(const nlohmann::json& vocabulary, const nlohmann::json& merges) {
-  for (const auto& merge : merges) {
-    const auto &left = merge[0].get_ref<const std::string&>(),
-               &right = merge[1].get_ref<const std::string&>();
-    for (const auto& token : {left, right, left + right}) {
-      if (vocabulary.contains(token)) continue;
-      refuse("expected no other name for {}, which is a part of tokens or consists of them",
-             quoted_name(token));
-    }
-  }
-}
-
-void draft_backend(Draft& draft, const SentencePieceModel& model, const TokenizerSettings& settings) {
-  if (model.is_unigram) {
-    refuse("expected a byte-pair model for TokenizersBackend, got a Unigram one{}", kInPython);
-  }
-  draft.model = ordered_bpe_part(object_of_pieces(model));
-  if (!settings.added().empty()) {
-    rename_pieces(draft.model["vocab"], settings);
-    check_merges(draft.model["vocab"], draft.model["merges"]);
-  }
-  draft.model["unk_token"] = model.unknown;
-  draft.model["byte_fallback"] = model.byte_fallback;
-  auto normalizers = nlohmann::json::array();
-  if (!model.charsmap.empty()) normalizers.push_back(precompiled_part(model.charsmap));
-  normalizers.push_back(replace_part(" ", kWordMark));
-  draft.normalizer = sequence_part("normalizers", std::move(normalizers));
-  draft.decoder = model.byte_fallback
-                      ? fallback_decoder(/*strips_first_space=*/false)
-                      : sequence_part("decoders", nlohmann::json::array({replace_part(kWordMark, " ")}));
-}
-
 // Drafts the parts that the Unigram classes of encoders share.
-void draft_words(Draft& draft, const SentencePieceModel& model, bool prefix) {
+void draft_words(Draft& draft, nlohmann::json precompiled, bool prefix) {
   const char* const scheme = prefix ? "always" : "never";
-  if (!model.charsmap.empty()) draft.normalizer = precompiled_part(model.charsmap);
+  draft.normalizer = std::move(precompiled);
   draft.pre_tokenizer = sequence_part(
       "pretokenizers",
       nlohmann::json::array({plain_part("WhitespaceSplit"), metaspace_part(scheme, /*split=*/true)}));
   draft.decoder = metaspace_part(scheme, /*split=*/true);
 }
 
-void draft_t5(Draft& draft, const SentencePieceModel& model, const TokenizerSettings& settings) {
+int64_t extra_ids_of(const TokenizerSettings& settings) {
   const auto extra_ids = settings.integer("extra_ids", 100);
   if (extra_ids > kMostExtraIds) refuse("extra_ids: expected at most {}, got {}", kMostExtraIds, extra_ids);
-  const auto name = [](int64_t n) { return fmt::format("<extra_id_{}>", n); };
-  auto vocabulary = scored_pieces(model);
-  for (int64_t n = extra_ids - 1; n >= 0; --n) append_scored(vocabulary, name(n), 0.0);
-  draft.model = unigram_part(std::move(vocabulary), 2);
-  draft_words(draft, model, /*prefix=*/true);
+  return extra_ids;
+}
+
+std::string extra_id(int64_t n) {
+  return fmt::format("<extra_id_{}>", n);
+}
+
+void draft_t5(Draft& draft, VocabularyParts vocabulary, const TokenizerSettings& settings) {
+  draft.model = unigram_part(std::move(vocabulary.tokens), 2);
+  draft_words(draft, std::move(vocabulary.precompiled), /*prefix=*/true);
+  const auto extra_ids = extra_ids_of(settings);
+  if (!draft.extra) draft.extra.emplace();
   auto& extra = *draft.extra;
   const auto in_model = std::count_if(extra.begin(), extra.end(), [](const DeclaredToken& token) {
     return token.content.find("<extra_id_") != token.content.npos;
   });
   if (in_model == 0) {
-    for (int64_t n = 0; n < extra_ids; ++n) extra.push_back(text_token(name(n)));
+    for (int64_t n = 0; n < extra_ids; ++n) extra.push_back(text_token(extra_id(n)));
   } else if (extra_ids > 0 && in_model != extra_ids) {
     refuse("extra_ids: expected the number of such tokens in the model, {}, got {}", in_model, extra_ids);
   }
 }
 
-void draft_albert(Draft& draft, const SentencePieceModel& model, const TokenizerSettings& settings) {
-  draft.model = unigram_part(scored_pieces(model), 1);
-  draft_words(draft, model, settings.flag("add_prefix_space", true));
+void draft_albert(Draft& draft, VocabularyParts vocabulary, const TokenizerSettings& settings) {
+  draft.model = unigram_part(std::move(vocabulary.tokens), 1);
+  draft_words(draft, nullptr, settings.flag("add_prefix_space", true));
   auto normalizers = nlohmann::json::array({replace_part("``", "\""), replace_part("''", "\"")});
   if (!settings.flag("keep_accents", false)) {
     normalizers.push_back(plain_part("NFKD"));
     normalizers.push_back(plain_part("StripAccents"));
   }
   if (settings.flag("do_lower_case", true)) normalizers.push_back(plain_part("Lowercase"));
-  if (!model.charsmap.empty()) normalizers.push_back(precompiled_part(model.charsmap));
+  if (!vocabulary.precompiled.is_null()) normalizers.push_back(std::move(vocabulary.precompiled));
   draft.normalizer = sequence_part("normalizers", std::move(normalizers));
 }
 
-void draft_xlm_roberta(Draft& draft, const SentencePieceModel& model, const TokenizerSettings& settings) {
-  const auto& named = draft.named;
-  auto vocabulary = scored_pieces(model, 3,
-                                  scored_list({{named.text("bos_token"), 0.0},
-                                               {named.text("pad_token"), 0.0},
-                                               {named.text("eos_token"), 0.0},
-                                               {named.text("unk_token"), 0.0}}));
-  append_scored(vocabulary, named.text("mask_token"), 0.0);
-  draft.model = unigram_part(std::move(vocabulary), 3);
-  draft_words(draft, model, settings.flag("add_prefix_space", true));
+void draft_xlm_roberta(Draft& draft, VocabularyParts vocabulary, const TokenizerSettings& settings) {
+  draft.model = unigram_part(std::move(vocabulary.tokens), 3);
+  draft_words(draft, std::move(vocabulary.precompiled), settings.flag("add_prefix_space", true));
 }
 
-void draft_camembert(Draft& draft, const SentencePieceModel& model, const TokenizerSettings& settings) {
-  if (!model.is_unigram) refuse("expected a Unigram model for CamembertTokenizer, got another type");
-  const auto& named = draft.named;
-  const auto unknown = named.text("unk_token");
-  auto vocabulary = scored_pieces(model, 1,
-                                  scored_list({{"<s>NOTUSED", 0.0},
-                                               {named.text("pad_token"), 0.0},
-                                               {"</s>NOTUSED", 0.0},
-                                               {unknown, 0.0},
-                                               {"<unk>NOTUSED", -100.0}}));
-  append_scored(vocabulary, named.text("mask_token"), 0.0);
-  int64_t unknown_id = 0;
-  while (vocabulary[static_cast<size_t>(unknown_id)][0] != unknown)
-    ++unknown_id;  // finds the fourth token at the latest
-  draft.model = unigram_part(std::move(vocabulary), unknown_id);
-  draft_words(draft, model, settings.flag("add_prefix_space", true));
-  auto& mask = *draft.named.at("mask_token");
-  if (mask.is_text) mask.lstrip = true;
-  mask.is_text = false;
+void draft_camembert(Draft& draft, VocabularyParts vocabulary, const TokenizerSettings& settings) {
+  const auto& tokens = vocabulary.tokens;
+  const auto unknown = std::find_if(tokens.begin(), tokens.end(), [&](const auto& entry) {
+    return entry[0] == draft.named.text("unk_token");
+  });
+  const auto unknown_id = unknown == tokens.end() ? 0 : unknown - tokens.begin();
+  draft.model = unigram_part(std::move(vocabulary.tokens), unknown_id);
+  draft_words(draft, std::move(vocabulary.precompiled), settings.flag("add_prefix_space", true));
+  if (auto& mask = draft.named.at("mask_token")) {
+    if (mask->is_text) mask->lstrip = true;
+    mask->is_text = false;
+  }
+  if (draft.extra) return;
+  draft.extra.emplace();
+  for (const char* name : {"<s>NOTUSED", "</s>NOTUSED", "<unk>NOTUSED"}) {
+    draft.extra->push_back(text_token(name));
+  }
+}
+
+// Returns the tokens that XlmRoberta and Camembert make of a model's; they have named ones at fixed ids.
+nlohmann::json encoder_pieces(TokenizerClass kind, const SentencePieceModel& model,
+                              const TokenizerSettings& settings) {
+  const NamedTokenTable named(default_tokens(kind), settings);
+  const auto text = [&](const char* key) { return named.text(key); };
+  auto tokens = kind == TokenizerClass::XlmRoberta ? scored_pieces(model, 3,
+                                                                   scored_list({{text("bos_token"), 0.0},
+                                                                                {text("pad_token"), 0.0},
+                                                                                {text("eos_token"), 0.0},
+                                                                                {text("unk_token"), 0.0}}))
+                                                   : scored_pieces(model, 1,
+                                                                   scored_list({{"<s>NOTUSED", 0.0},
+                                                                                {text("pad_token"), 0.0},
+                                                                                {"</s>NOTUSED", 0.0},
+                                                                                {text("unk_token"), 0.0},
+                                                                                {"<unk>NOTUSED", -100.0}}));
+  append_scored(tokens, text("mask_token"), 0.0);
+  return tokens;
 }
 
 }  // namespace
 
-Draft draft_sentence_piece(TokenizerClass kind, const SentencePieceModel& model,
-                           const TokenizerSettings& settings) {
-  Draft draft(NamedTokenTable(default_tokens(kind, model), settings));
-  draft.extra = tokens_of_file(model);
-  if (kind == TokenizerClass::Llama) {
-    draft_llama(draft, model, settings);
-  } else if (kind == TokenizerClass::Gemma) {
-    draft_gemma(draft, model);
+VocabularyParts vocabulary_of(TokenizerClass kind, const SentencePieceModel& model,
+                              const TokenizerSettings& settings) {
+  VocabularyParts vocabulary;
+  if (kind == TokenizerClass::Llama || kind == TokenizerClass::Gemma) {
+    vocabulary = ordered_vocabulary(model);
   } else if (kind == TokenizerClass::T5) {
-    draft_t5(draft, model, settings);
+    vocabulary.tokens = scored_pieces(model);
+    for (int64_t n = extra_ids_of(settings) - 1; n >= 0; --n) {
+      append_scored(vocabulary.tokens, extra_id(n), 0.0);
+    }
   } else if (kind == TokenizerClass::Albert) {
-    draft_albert(draft, model, settings);
-  } else if (kind == TokenizerClass::XlmRoberta) {
-    draft_xlm_roberta(draft, model, settings);
-  } else if (kind == TokenizerClass::Camembert) {
-    draft_camembert(draft, model, settings);
+    vocabulary.tokens = scored_pieces(model);
   } else {
-    draft_backend(draft, model, settings);
+    if (kind == TokenizerClass::Camembert && !model.is_unigram) {
+      refuse("expected a Unigram model for CamembertTokenizer, got another type");
+    }
+    vocabulary.tokens = encoder_pieces(kind, model, settings);
   }
-  if (settings.extra()) draft.extra = settings.extra();
+  if (!model.charsmap.empty()) vocabulary.precompiled = precompiled_part(model.charsmap);
+  vocabulary.additional = tokens_of_file(model);
+  return vocabulary;
+}
+
+void draft_sentence_piece(TokenizerClass kind, Draft& draft, VocabularyParts vocabulary,
+                          const TokenizerSettings& settings) {
+  if (kind == TokenizerClass::Llama) {
+    draft_llama(draft, std::move(vocabulary), settings);
+  } else if (kind == TokenizerClass::Gemma) {
+    draft_gemma(draft, std::move(vocabulary));
+  } else if (kind == TokenizerClass::T5) {
+    draft_t5(draft, std::move(vocabulary), settings);
+  } else if (kind == TokenizerClass::Albert) {
+    draft_albert(draft, std::move(vocabulary), settings);
+  } else if (kind == TokenizerClass::XlmRoberta) {
+    draft_xlm_roberta(draft, std::move(vocabulary), settings);
+  } else {
+    draft_camembert(draft, std::move(vocabulary), settings);
+  }
+}
+
+namespace {
+
+// Returns the names of a model's tokens, by id: those that are stated, where no other token keeps the name,
+// else the model's.
+std::vector<std::string_view> names_of_pieces(const SentencePieceModel& model,
+                                              const std::map<int64_t, DeclaredToken>& stated) {
+  std::vector<std::string_view> names;
+  std::unordered_set<std::string_view> kept;
+  for (const auto& piece : model.pieces) {
+    if (!stated.contains(static_cast<int64_t>(names.size()))) kept.insert(piece.text);
+    names.push_back(piece.text);
+  }
+  for (const auto& [id, token] : stated) {
+    const auto place = static_cast<size_t>(id);
+    if (place < names.size() && !kept.contains(token.content)) names[place] = token.content;
+  }
+  return names;
+}
+
+// Returns the merges of normal tokens, that of the best score first; of equal ones, that of the smaller id,
+// then that of the shorter left part.
+nlohmann::json merges_by_score(const SentencePieceModel& model, const std::vector<std::string_view>& names) {
+  std::unordered_set<std::string_view> normal;
+  std::vector<size_t> ranked;
+  for (size_t id = 0; id < names.size(); ++id) {
+    if (model.pieces[id].kind == PieceKind::Normal && normal.insert(names[id]).second) ranked.push_back(id);
+  }
+  std::ranges::stable_sort(ranked, std::greater(), [&](size_t id) { return model.pieces[id].score; });
+  auto merges = nlohmann::json::array();
+  for (const auto id : ranked) append_merges(merges, names[id], normal);
+  return merges;
+}
+
+// Returns a regular expression for any of the names, the longest first.
+std::string pattern_of(std::vector<std::string_view> names) {
+  const auto characters = [](std::string_view name) {
+    return std::count_if(name.begin(), name.end(), begins_character);
+  };
+  std::ranges::stable_sort(names, std::greater(), characters);
+  std::string pattern;
+  for (const auto name : names) {
+    if (!pattern.empty()) pattern += '|';
+    for (const char c : name) {
+      if (std::string_view("()[]{}?*+-|^$\\.&~# \t\n\r\v\f").find(c) != std::string_view::npos)
+        pattern += '\\';
+      pattern += c;
+    }
+  }
+  return pattern;
+}
+
+}  // namespace
+
+// Python follows SentencePiece here. A model's own settings say what happens to spaces; `legacy`, whether a
+// space is set in front of every part of a text between added tokens, or in front of the first alone.
+Draft draft_backend(const SentencePieceModel& model, TokenizerSettings& settings) {
+  NamedTokenTable::Defaults defaults;  // the tokens that the file states
+  const auto name = [&](const char* key, int32_t id, const std::string& stated, const char* otherwise) {
+    if (id >= 0) defaults.emplace_back(key, stated.empty() ? otherwise : stated);
+  };
+  name("bos_token", model.begin_id, model.begin, "<s>");
+  name("eos_token", model.end_id, model.end, "</s>");
+  name("unk_token", model.unknown_id, model.unknown, "<unk>");
+  const std::map<int64_t, DeclaredToken> none;
+  const auto names = names_of_pieces(model, model.is_unigram ? none : settings.added());
+  std::vector<std::string_view> user_defined;
+  for (size_t id = 0; id < names.size(); ++id) {
+    if (model.pieces[id].kind == PieceKind::UserDefined) user_defined.push_back(names[id]);
+  }
+  const bool prefix = model.add_dummy_prefix;
+  const bool legacy = settings.flag("legacy", !settings.states("legacy"));  // null is false
+  if (prefix) settings.find_added_first();
+  Draft draft(NamedTokenTable(defaults, settings));
+  draft.extra = settings.extra() ? settings.extra() : tokens_of_file(model, /*with_user_defined=*/false);
+
+  if (model.is_unigram) {
+    draft.model = unigram_part(scored_pieces(model), model.unknown_id);
+  } else {
+    auto tokens = nlohmann::json::object();
+    for (size_t id = 0; id < names.size(); ++id) tokens[std::string(names[id])] = id;
+    draft.model = fallback_bpe_part({.tokens = std::move(tokens), .merges = merges_by_score(model, names)});
+    draft.model["unk_token"] = model.unknown;
+    draft.model["ignore_merges"] = !user_defined.empty();
+  }
+  draft.model["byte_fallback"] = model.byte_fallback;
+
+  auto normalizers = nlohmann::json::array(), cuts = normalizers;
+  if (!model.charsmap.empty()) normalizers.push_back(precompiled_part(model.charsmap));
+  if (model.remove_extra_whitespaces) {
+    normalizers.push_back(replace_matches_part(R"(\A +| +\z)", ""));
+    normalizers.push_back(replace_matches_part(" {2,}", " "));
+  }
+  if (model.escape_whitespaces) normalizers.push_back(replace_part(" ", kWordMark));
+  if (prefix && legacy) normalizers.push_back(replace_matches_part("\\A\u2581", "\u2581\u2581"));
+  draft.normalizer = sequence_part("normalizers", std::move(normalizers));
+
+  if (prefix) cuts.push_back(metaspace_part(legacy ? "always" : "first", /*split=*/false));
+  if (!user_defined.empty()) cuts.push_back(isolating_part(pattern_of(user_defined)));
+  if (!cuts.empty()) draft.pre_tokenizer = sequence_part("pretokenizers", std::move(cuts));
+
+  draft.decoder = fallback_decoder(prefix, model.byte_fallback);
   return draft;
 }
 

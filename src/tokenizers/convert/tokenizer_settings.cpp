@@ -51,6 +51,19 @@ DeclaredToken parse_token_object(const JsonView& json) {
   return token;
 }
 
+std::vector<std::pair<int64_t, DeclaredToken>> parse_file_tokens(const nlohmann::json& file) {
+  std::vector<std::pair<int64_t, DeclaredToken>> tokens;
+  const auto list = JsonView(file).find("added_tokens");
+  if (!list) return tokens;
+  for (const auto& item : list->items()) {
+    const auto id = item.at("id").integer();
+    auto token = item.raw();
+    token.erase("id");
+    tokens.emplace_back(id, parse_token_object(JsonView(token, item.path())));
+  }
+  return tokens;
+}
+
 DeclaredToken parse_declared_token(const JsonView& json) {
   if (json.raw().is_string()) return text_token(json.string());
   if (!json.has("__type") || json.at("__type").raw() != "AddedToken") {
@@ -107,6 +120,7 @@ constexpr const char* kMap = "special_tokens_map.json";
 constexpr const char* kAdded = "added_tokens.json";
 constexpr const char* kAdditional = "additional_special_tokens";
 constexpr const char* kExtra = "extra_special_tokens";
+constexpr const char* kOfThisModel = "model_specific_special_tokens";
 constexpr size_t kMostListed = 16384;  // the tokens of a list, which are compared pairwise
 
 bool is_named(std::string_view key) {
@@ -166,7 +180,8 @@ const std::vector<std::string>& named_token_keys() {
 // vocabulary lacks get their ids in this order.
 struct TokenizerSettings::KeyOrder {
   std::vector<std::string> keys;
-  std::vector<std::string> extra;  // the keys of the object "extra_special_tokens"
+  // The keys of the objects "extra_special_tokens" and "model_specific_special_tokens".
+  std::vector<std::string> extra, of_this_model;
 
   explicit KeyOrder(const std::string& text) {
     if (text.empty()) return;
@@ -176,6 +191,7 @@ struct TokenizerSettings::KeyOrder {
       const auto& key = value.get_ref<const std::string&>();
       if (depth == 1 && seen.insert(key).second) keys.push_back(key);
       if (depth == 2 && keys.back() == kExtra) extra.push_back(key);
+      if (depth == 2 && keys.back() == kOfThisModel) of_this_model.push_back(key);
       return true;
     };
     [[maybe_unused]] const auto document = nlohmann::json::parse(text, note, /*allow_exceptions=*/false);
@@ -198,6 +214,18 @@ TokenizerSettings::TokenizerSettings(const SettingTexts& texts)
     within(kMap, [&] { read_special_tokens_map(map, KeyOrder(texts.special_tokens_map).keys); });
     const auto tokens = parse_settings(texts.added_tokens, kAdded);
     within(kAdded, [&] { read_added_tokens(tokens); });
+    if (texts.file) {
+      for (auto& [id, token] : parse_file_tokens(*texts.file)) {
+        auto& place = added_[id];
+        for (auto& [key, named] : named_) {  // a named token stays what the older file says of its text
+          if (named.token && named.token->content == place.content) named.token = place;
+        }
+        place = std::move(token);
+      }
+    }
+  }
+  if (texts.file) {
+    for (const char* key : {"add_bos_token", "add_eos_token"}) config_.erase(key);
   }
   for (auto& [key, token] : late) set_token(of_this_model_, key, std::move(token));
 }
@@ -237,6 +265,11 @@ void TokenizerSettings::read_config(const KeyOrder& order, NamedTokens& late) {
   if (extra_key == kExtra && extra_is_object) {
     for (const auto& key : order.extra) {
       set_token(late, key, parse_declared_token(config.at(kExtra).at(key)));
+    }
+  }
+  if (late.empty() && config.has(kOfThisModel)) {
+    for (const auto& key : order.of_this_model) {
+      set_token(late, key, parse_declared_token(config.at(kOfThisModel).at(key)));
     }
   }
   if (!states("added_tokens_decoder")) return;
@@ -301,6 +334,10 @@ void TokenizerSettings::read_added_tokens(const nlohmann::json& tokens) {
       view.at(content).expected("an id that no other token has");
     }
   }
+}
+
+void TokenizerSettings::find_added_first() {
+  for (auto& [id, token] : added_) token.normalized = false;
 }
 
 std::optional<std::optional<DeclaredToken>> TokenizerSettings::named(std::string_view key) const {

@@ -36,6 +36,8 @@ DeclaredToken text_token(std::string content);
 DeclaredToken control_token(std::string content, bool special);
 /// Reads an object with the members of Python's `AddedToken`, and optionally "__type".
 DeclaredToken parse_token_object(const JsonView& json);
+/// Reads the "added_tokens" of a tokenizer.json, with the ids that it states.
+std::vector<std::pair<int64_t, DeclaredToken>> parse_file_tokens(const nlohmann::json& file);
 /// Reads a string, or an object with "__type": "AddedToken".
 DeclaredToken parse_declared_token(const JsonView& json);
 
@@ -51,6 +53,7 @@ class AddedTokenList {
   void add(const std::vector<DeclaredToken>& tokens);
   /// Returns the id of a token, added or of the vocabulary. Throws Refusal if there is none.
   int64_t id_of(std::string_view token) const;
+  bool has(std::string_view token) const { return ids_.contains(token); }
   /// Whether the vocabulary itself has a token.
   bool is_own(std::string_view token) const { return vocabulary_.contains(token); }
   /// Returns the document's "added_tokens".
@@ -72,11 +75,13 @@ nlohmann::json parse_settings(const std::string& text, const char* file);
 /// The texts of the setting files. A text is empty if there is no such file.
 struct SettingTexts {
   std::string tokenizer_config, special_tokens_map, added_tokens;
+  const nlohmann::json* file = nullptr;  ///< the folder's tokenizer.json, if it has one
 };
 
 /// The combined settings of `tokenizer_config.json`, `special_tokens_map.json` and `added_tokens.json`, as
 /// Python's `from_pretrained` reads them: since transformers 4.34 the first file states everything, and the
-/// others complete older ones.
+/// others complete older ones. Beside a `tokenizer.json`, Python ignores add_bos_token and add_eos_token, and
+/// the added tokens of that file count unless the first file states them.
 class TokenizerSettings {
  public:
   using NamedTokens = std::vector<std::pair<std::string, DeclaredToken>>;
@@ -96,6 +101,8 @@ class TokenizerSettings {
   const std::optional<std::vector<DeclaredToken>>& additional() const { return additional_; }
   /// The tokens for which a file states ids, by these ids.
   const std::map<int64_t, DeclaredToken>& added() const { return added_; }
+  /// Has the tokens of `added` found before a text is normalized.
+  void find_added_first();
 
   bool flag(std::string_view key, bool otherwise) const;
   std::optional<bool> flag(std::string_view key) const;

@@ -236,10 +236,21 @@ void parse_trainer_spec(std::string_view message, size_t offset, SentencePieceMo
 
 void parse_normalizer_spec(std::string_view message, size_t offset, SentencePieceModel& model) {
   WireReader reader(message, offset);
+  const auto flag = [](const WireField& field, std::string_view name) {
+    demand_wire(field, Wire::Number, name);
+    return field.value != 0;
+  };
   for (WireField field; reader.next(field);) {
-    if (field.number != 2) continue;
-    demand_wire(field, Wire::Text, "normalizer_spec.precompiled_charsmap");
-    model.charsmap = field.bytes;
+    if (field.number == 2) {
+      demand_wire(field, Wire::Text, "normalizer_spec.precompiled_charsmap");
+      model.charsmap = field.bytes;
+    } else if (field.number == 3) {
+      model.add_dummy_prefix = flag(field, "normalizer_spec.add_dummy_prefix");
+    } else if (field.number == 4) {
+      model.remove_extra_whitespaces = flag(field, "normalizer_spec.remove_extra_whitespaces");
+    } else if (field.number == 5) {
+      model.escape_whitespaces = flag(field, "normalizer_spec.escape_whitespaces");
+    }
   }
 }
 

@@ -50,6 +50,7 @@ struct SentencePieceModel {
   int32_t unknown_id = 0, begin_id = 1, end_id = 2;  // negative if there is no such token
   std::string unknown = "<unk>", begin = "<s>", end = "</s>";
   std::string charsmap;  // the bytes of the normalization; empty if there is none
+  bool add_dummy_prefix = true, remove_extra_whitespaces = true, escape_whitespaces = true;
 };
 
 /// Reads a model from the bytes of its file, which is a message of protocol buffers (proto2). Unused fields
