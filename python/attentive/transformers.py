@@ -5,27 +5,26 @@
     attentive.transformers.register()
     model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="attentive")
 
-A model of ``transformers`` asks for a mask once and hands it to the attention of each layer. For this implementation a mask is
-one of the following, so that causal order and windows cost no memory:
-
-* None: no mask; the layer says whether it is causal, as for "sdpa".
-* uint8 (B, S): causal, and the real keys. Only the first S keys of a layer are used, which leaves out the part of a static
-  cache that is not filled yet; the last query sees the last of them.
-* uint8 (B, W, S): the same with a window of W keys. It is a view whose middle dimension repeats one row. Where no key is
-  padding, the last dimension repeats one number as well.
-* bool (B, 1, 1, S): the real keys of attention in both directions.
-* Everything else, such as masks of packed sequences or of the model's own making, has a value for every pair of a query and a
-  key: bool (true: may attend), or numbers that are added to the scores.
+A model of ``transformers`` asks for a mask once and hands it to the attention of each layer. This implementation gives it the mask
+that "sdpa" would give it: None, or bool (B, 1, L, S) with true where a query may see a key; a model class that supports no "sdpa"
+gets the numbers that "eager" adds to its scores. Causal order, windows and padding are stored in O(B S) memory, and the values for
+all pairs are made when a class computes with its mask. Masks of packed sequences, or of the model's own making, have a value for
+every pair from the start.
 """
 
 from __future__ import annotations
 
+import ast
+import functools
+import inspect
 import sys
+import textwrap
 import warnings
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
 from attentive._mask import Mask
 from attentive.functional import AttentionResult, attention
@@ -40,8 +39,7 @@ def register(name: str = "attentive", full_masks: bool = False) -> None:
     computes sinks, windows, softcaps, position biases, grouped heads, dropout in training, and weights
     (``output_attentions=True`` in a call). A model class that does not ask the interface keeps its own attention.
 
-    ``full_masks``: every mask has a value for every pair, in O(L S) memory, as for "sdpa"; for a model class that computes with
-    its mask.
+    ``full_masks``: every mask has a value for every pair from the start, in O(L S) memory.
 
     Raises ImportError where ``transformers`` is missing or has no such interface (it has one from 4.56 on).
     """
@@ -72,35 +70,56 @@ def attention_forward(
     position_bias: Tensor | None = None,
     head_mask: Tensor | None = None,
     cache: Any = None,
+    indices: Tensor | None = None,
     **options: Any,
 ) -> tuple[Tensor, Tensor | None]:
     """The attention of one layer: query (B, H, L, D), key and value (B, Hkv, S, D) -> output (B, L, H, D), weights or None.
 
-    Raises NotImplementedError for a mask of heads and for the paged cache of continuous batching.
+    ``indices`` (B, L, K): the only keys that each query may see, for classes that choose them.
+
+    Raises NotImplementedError for a mask of heads, for the paged cache of continuous batching, and for a layer whose class computes
+    its attention with something else that it keeps, or hands over by another name.
     """
     if head_mask is not None:
         raise NotImplementedError('attentive: a head_mask needs attn_implementation="eager"')
     if cache is not None:
         raise NotImplementedError('attentive: continuous batching needs attn_implementation="sdpa" or a flash kernel')
+    attributes, arguments = _unknown_terms(type(module))
+    unknown = [name for name in attributes if name != "sinks" and getattr(module, name, None) is not None]
+    unknown += [name for name in arguments if options.get(name) is not None]
+    if unknown:
+        raise NotImplementedError(
+            f"attentive: {type(module).__name__} computes its attention with {', '.join(unknown)}, which this implementation does "
+            'not know; take attn_implementation="eager"'
+        )
+    if scaling is None and hasattr(module, "scale_attn_by_inverse_layer_idx"):  # GPT-2 before transformers 5.3
+        scaling = query.shape[-1] ** -0.5 if module.scale_attn_weights else 1.0
+        if module.scale_attn_by_inverse_layer_idx:
+            scaling /= module.layer_idx + 1
+    if s_aux is None and "sinks" in attributes:
+        s_aux = module.sinks
     causal = getattr(module, "is_causal", True) if is_causal is None else bool(is_causal)
-    window = None
+    keys, window = key.shape[2], None
     mask = Mask()
-    if attention_mask is not None:
-        if attention_mask.dtype is torch.uint8 and attention_mask.dim() in (2, 3):
-            causal = True
-            length = attention_mask.shape[-1]
-            if length != key.shape[2]:
-                key, value = key[:, :, :length], value[:, :, :length]
-            if attention_mask.dim() == 3:
-                window = (attention_mask.shape[1] - 1, 0)
-                attention_mask = attention_mask[:, 0]
-            if attention_mask.stride(-1) != 0:
-                mask = Mask.key_keep(attention_mask)
-        elif attention_mask.dim() == 2:
-            mask = Mask.key_keep(attention_mask)
+    if isinstance(attention_mask, _CompactMask):
+        if attention_mask.made is None and attention_mask.shape[2:] == (query.shape[2], keys):
+            causal = attention_mask.causal
+            window = None if attention_mask.window is None else (attention_mask.window - 1, 0)
+            keep = attention_mask.key_keep
+            key, value = key[:, :, : keep.shape[1]], value[:, :, : keep.shape[1]]
+            if keep.stride(-1) != 0:
+                mask = Mask.key_keep(keep)
+            attention_mask = None
         else:
-            causal = False
-            mask = _mask_of_pairs(attention_mask[..., : key.shape[2]], query)
+            attention_mask = attention_mask.pairs()
+    if attention_mask is not None and attention_mask.dim() == 2:
+        mask = Mask.key_keep(attention_mask)
+    elif attention_mask is not None:
+        causal = False
+        mask = _mask_of_pairs(attention_mask[..., : key.shape[2]], query)
+    if indices is not None:
+        chosen = torch.zeros((*indices.shape[:2], keys), dtype=torch.bool, device=key.device).scatter(-1, indices.long(), True)
+        mask = mask & Mask.keep(chosen[:, None, :, : key.shape[2]])
     if position_bias is not None:
         mask = mask & Mask.bias(position_bias[..., : key.shape[2]])
     if query.shape[0] != key.shape[0]:  # learned queries that all batch items share
@@ -144,33 +163,118 @@ def _wants_weights(options: dict[str, Any]) -> bool:
     return wanted is not None and any("attentions" in name for name in wanted)
 
 
-_ASKING: dict[type, bool] = {}
+@torch.compiler.assume_constant_result
+def _unknown_terms(kind: type) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Of a layer's class, what ``attention_forward`` does not know: attributes that its eager attention reads from the layer, and
+    arguments that it hands over."""
+    return _read_layer(kind)
 
 
-def _asks_interface(config: Any) -> bool:
-    """Whether the model classes beside this configuration hand their attention to the interface.
+# Attributes whose value is handed over, read by attention_forward, or known from the shapes or the mask; arguments whose meaning
+# comes with the mask, or that change no result.
+_KNOWN_ATTRIBUTES = {
+    "training", "head_dim", "num_key_value_groups", "is_causal", "scale_attn_weights",
+    "scale_attn_by_inverse_layer_idx", "layer_idx", "is_cross_attention", "bias", "attn_dropout",
+    "position_embedding_type", "max_position_embeddings",
+}  # fmt: skip
+_KNOWN_ARGUMENTS = {
+    "sliding_window", "position_ids", "cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k", "output_attentions",
+    "deterministic",
+}  # fmt: skip
 
-    One that does not would add the mask to its scores, whatever the mask means.
+
+@functools.cache
+def _read_layer(kind: type) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def nodes(function: Any, sort: Any) -> list[Any]:
+        try:
+            tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+        except (OSError, TypeError):  # no function, or one without a source
+            return []
+        return [node for node in ast.walk(tree) if isinstance(node, sort)]
+
+    def is_name(node: Any, name: str) -> bool:
+        return isinstance(node, ast.Name) and node.id == name
+
+    forward = inspect.unwrap(kind.forward)
+    calls = [call for call in nodes(forward, ast.Call) if call.args and is_name(call.args[0], "self")]
+    arguments = {keyword.arg for call in calls for keyword in call.keywords if keyword.arg is not None}
+    arguments -= {*inspect.signature(attention_forward).parameters, *_KNOWN_ARGUMENTS}
+    attributes = set()
+    for name in getattr(getattr(forward, "__code__", None), "co_names", ()):
+        eager = forward.__globals__.get(name)
+        if name.endswith("eager_attention_forward") and callable(eager):
+            layer = next(iter(inspect.signature(eager).parameters))
+            attributes.update(node.attr for node in nodes(eager, ast.Attribute) if is_name(node.value, layer))
+    return tuple(sorted(attributes - _KNOWN_ATTRIBUTES)), tuple(sorted(arguments))
+
+
+@torch.compiler.assume_constant_result
+def _classes_beside(kind: type) -> tuple[bool, bool]:
+    """Whether the model classes beside a configuration hand their attention to the interface, and whether they support "sdpa".
+
+    One that does not hand it on would add the mask to its scores, whatever the mask means.
     """
-    kind = type(config)
-    if kind not in _ASKING:
-        _ASKING[kind] = _modules_ask(kind)
-    return _ASKING[kind]
+    return _read_classes(kind)
 
 
-def _modules_ask(kind: type) -> bool:
+@functools.cache
+def _read_classes(kind: type) -> tuple[bool, bool]:
     package = kind.__module__.rpartition(".")[0]
     prefix = f"{package}.modeling_" if package else "modeling_"
-    names = [name for name in sys.modules if name.startswith(prefix)] or [kind.__module__]
-    return all(hasattr(sys.modules[name], "ALL_ATTENTION_FUNCTIONS") for name in names)
+    modules = [module for name, module in sys.modules.items() if name.startswith(prefix)] or [sys.modules[kind.__module__]]
+    models = [found for module in modules for found in vars(module).values() if getattr(found, "__module__", "") == module.__name__]
+    asks = all(hasattr(module, "ALL_ATTENTION_FUNCTIONS") for module in modules)
+    return asks, all(getattr(model, "_supports_sdpa", True) for model in models)
+
+
+class _CompactMask(Tensor):
+    """The mask (B, 1, L, S) of pairs, stored as that of n <= S keys: query i sees key j where ``key_keep[:, j]`` is true, and, if
+    causal, j <= i + n - L and j > i + n - L - window. Any operation on it makes the pairs and works on them."""
+
+    @staticmethod
+    def __new__(cls, key_keep, queries, length, dtype, causal=True, window=None, made=None):
+        size = (key_keep.shape[0], 1, queries, length)
+        mask = Tensor._make_wrapper_subclass(cls, size, dtype=dtype, device=key_keep.device)
+        mask.key_keep, mask.causal, mask.window, mask.made = key_keep, causal, window, made
+        return mask
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    def __tensor_flatten__(self):
+        return [name for name in ("key_keep", "made") if getattr(self, name) is not None], (self.dtype, self.causal, self.window)
+
+    @staticmethod
+    def __tensor_unflatten__(inner, context, size, stride):
+        return _CompactMask(inner["key_keep"], size[2], size[3], *context, made=inner.get("made"))
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        args, kwargs = tree_map_only(cls, cls.pairs, (args, kwargs or {}))
+        return function(*args, **kwargs)
+
+    def pairs(self) -> Tensor:
+        if self.made is None:  # kept, since an operation may write into it
+            (batch, keys), (_, _, queries, length) = self.key_keep.shape, self.shape
+            j = torch.arange(keys, device=self.device)
+            i = torch.arange(keys - queries, keys, device=self.device)[:, None]
+            seen = self.key_keep[:, None, None].expand(batch, 1, queries, keys)
+            if self.causal:
+                seen = seen & (j <= i)
+            if self.window is not None:
+                seen = seen & (j > i - self.window)
+            seen = torch.nn.functional.pad(seen, (0, length - keys))
+            self.made = seen if self.dtype is torch.bool else _added(seen, self.dtype)
+        return self.made
+
+
+def _added(seen: Tensor, dtype: torch.dtype) -> Tensor:
+    return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill(~seen, torch.finfo(dtype).min)
 
 
 def _make_mask(utils: Any, full_masks: bool, call: dict[str, Any]) -> Tensor | None:
     """The mask of one call of a model. ``call`` holds what ``transformers`` gives to a function of AttentionMaskInterface."""
-    given = call.get("attention_mask")
-    if given is not None and given.dim() == 3:  # a mask of ours, which generate() hands back
-        call = {**call, "attention_mask": given[:, 0].bool()}
-    if not _asks_interface(call.get("config")):
+    asks, sdpa = _classes_beside(type(call.get("config")))
+    if not asks:
         warnings.warn(
             f"attentive: a model of {type(call.get('config')).__name__} does not ask AttentionInterface for its attention, "
             "and keeps its own",
@@ -178,62 +282,51 @@ def _make_mask(utils: Any, full_masks: bool, call: dict[str, Any]) -> Tensor | N
         )
         return utils.eager_mask(**call)
     if not full_masks and not call.get("use_vmap", False):
+        dtype = torch.bool if sdpa else call.get("dtype", torch.float32)
         if call["mask_function"] is getattr(utils, "bidirectional_mask_function", None):
             if call.get("allow_is_bidirectional_skip", False):
-                return _mask_of_keys(call)
+                return _mask_of_keys(call, dtype)
         elif call.get("allow_is_causal_skip", True):
             window = call.get("local_size")
             chunked = window is not None and getattr(call.get("config"), "attention_chunk_size", None) is not None
             if not chunked and (window is not None or call["mask_function"] is utils.causal_mask_function):
-                visible = _visible_keys(call)
-                if visible is not None:
-                    return _causal_mask(call, visible, window)
-    return utils.sdpa_mask(**{**call, "allow_is_causal_skip": False})
+                offset, queries = _queries(call)
+                visible = None if offset is None else offset + queries - call.get("kv_offset", 0)
+                if visible is not None and 0 < visible <= call["kv_length"]:  # the last query sees the last of these keys
+                    if window is not None and not torch.compiler.is_compiling() and window >= visible:
+                        window = None
+                    return _CompactMask(_real_keys(call, visible), queries, call["kv_length"], dtype, window=window)
+    whole = utils.sdpa_mask if sdpa else utils.eager_mask
+    return whole(**{**call, "allow_is_causal_skip": False})
 
 
-def _visible_keys(call: dict[str, Any]) -> int | None:
-    """How many keys the last query of a causal call sees; None where that is not known or the keys end before."""
+def _queries(call: dict[str, Any]) -> tuple[int | None, int]:
+    """The position of the first query, None where a traced program does not know it, and their number."""
     offset, queries = call.get("q_offset", 0), call.get("q_length")
     if "cache_position" in call:  # before transformers 5: the positions of the queries
         offset, queries = call["cache_position"][0], call["cache_position"].shape[0]
     if isinstance(offset, Tensor):
-        if torch.compiler.is_compiling():
-            return None
-        offset = int(offset)
-    visible = offset + queries - call.get("kv_offset", 0)
-    return visible if 0 < visible <= call["kv_length"] else None
+        offset = None if torch.compiler.is_compiling() else int(offset)
+    return offset, queries
 
 
-def _real_keys(call: dict[str, Any], length: int) -> Tensor | None:
-    """The padding of the first ``length`` keys of a layer as bool (B, length); None if no key is padding."""
+def _real_keys(call: dict[str, Any], length: int) -> Tensor:
+    """The padding of the first ``length`` keys of a layer as bool (B, length); one number if no key is padding."""
     given = call.get("attention_mask")
-    if given is None:
-        return None
-    first = call.get("kv_offset", 0)
-    missing = first + length - given.shape[-1]
-    if missing > 0:  # keys that the mask does not know are not there yet
-        given = torch.nn.functional.pad(given, (0, missing))
-    keep = given[:, first : first + length].bool()
-    # A traced program cannot depend on the numbers.
-    return None if not torch.compiler.is_compiling() and keep.all() else keep
+    if given is not None:
+        first = call.get("kv_offset", 0)
+        missing = first + length - given.shape[-1]
+        if missing > 0:  # keys that the mask does not know are not there yet
+            given = torch.nn.functional.pad(given, (0, missing))
+        keep = given[:, first : first + length].bool()
+        if torch.compiler.is_compiling() or not keep.all():  # a traced program cannot depend on the numbers
+            return keep
+    return torch.ones((1, 1), dtype=torch.bool, device=call.get("device", "cpu")).expand(call["batch_size"], length)
 
 
-def _causal_mask(call: dict[str, Any], visible: int, window: int | None) -> Tensor | None:
-    keep = _real_keys(call, visible)
-    if window is not None and not torch.compiler.is_compiling() and window >= visible:
-        window = None
-    if keep is None:
-        if window is None and visible == call["kv_length"]:
-            return None
-        keep = torch.ones((1, 1), dtype=torch.uint8, device=call.get("device", "cpu")).expand(call["batch_size"], visible)
-    else:
-        keep = keep.to(torch.uint8)
-    return keep if window is None else keep[:, None].expand(-1, window, -1)
-
-
-def _mask_of_keys(call: dict[str, Any]) -> Tensor | None:
+def _mask_of_keys(call: dict[str, Any], dtype: torch.dtype) -> Tensor | None:
     keep = _real_keys(call, call["kv_length"])
-    if keep is None and not getattr(call.get("config"), "is_causal", True):
-        # The layers of a decoder would take None for a causal mask.
-        keep = torch.ones((1, 1), dtype=torch.bool, device=call.get("device", "cpu")).expand(call["batch_size"], call["kv_length"])
-    return None if keep is None else keep[:, None, None]
+    if keep.stride(-1) == 0 and getattr(call.get("config"), "is_causal", True):
+        return None
+    # Without padding, too, the layers of a decoder would take None for a causal mask.
+    return _CompactMask(keep, _queries(call)[1], call["kv_length"], dtype, causal=False)

@@ -1,5 +1,6 @@
 """The attention implementation of attentive.transformers: model families with small random weights against "eager"."""
 
+import re
 import sys
 import types
 import warnings
@@ -131,6 +132,87 @@ def test_forward_and_backward(family, side, calls):
     assert_near(got, want)
 
 
+# Of each family, its configuration's fields of attention: values that are tried, one after another; none where the class sets it.
+VALUES = {
+    "llama": dict(num_key_value_heads=[1, 4], attention_bias=[True], head_dim=[8, 32], attention_dropout=[0.3]),
+    "qwen3": dict(num_key_value_heads=[1, 4], attention_bias=[True], head_dim=[8, 32], attention_dropout=[0.3], sliding_window=[3],
+                  use_sliding_window=[False], max_window_layers=[0, 1], layer_types=[["full_attention", "sliding_attention"]]),
+    "mistral": dict(num_key_value_heads=[1, 4], head_dim=[8, 32], attention_dropout=[0.3], sliding_window=[3, None]),
+    "gemma2": dict(num_key_value_heads=[1, 4], attention_bias=[True], head_dim=[8, 32], attention_dropout=[0.3], sliding_window=[3],
+                   layer_types=[["sliding_attention"] * 2], query_pre_attn_scalar=[5], attn_logit_softcapping=[None, 0.7],
+                   final_logit_softcapping=[None], use_bidirectional_attention=[True]),
+    "gemma3": dict(num_key_value_heads=[1, 4], attention_bias=[True], head_dim=[8, 32], attention_dropout=[0.3], sliding_window=[3],
+                   layer_types=[["full_attention"] * 2], query_pre_attn_scalar=[5], attn_logit_softcapping=[0.7],
+                   final_logit_softcapping=[3.0], use_bidirectional_attention=[True], sliding_window_pattern=[]),
+    "gpt_oss": dict(num_key_value_heads=[1, 4], attention_bias=[False], head_dim=[8, 32], attention_dropout=[0.3], sliding_window=[3],
+                    layer_types=[["full_attention"] * 2]),
+    "gpt2": dict(n_head=[2], scale_attn_weights=[False], scale_attn_by_inverse_layer_idx=[True], reorder_and_upcast_attn=[True],
+                 add_cross_attention=[True], attn_pdrop=[0.3]),
+    "bert": dict(num_attention_heads=[2], attention_probs_dropout_prob=[0.3], is_decoder=[True], add_cross_attention=[],
+                 position_embedding_type=["relative_key", "relative_key_query"]),
+    "vit": dict(num_attention_heads=[2], qkv_bias=[False], attention_probs_dropout_prob=[0.3]),
+    "whisper": dict(encoder_attention_heads=[2], decoder_attention_heads=[2], attention_dropout=[0.3]),
+    "t5": dict(num_heads=[2], d_kv=[8], is_decoder=[], relative_attention_num_buckets=[8], relative_attention_max_distance=[9]),
+}
+OF_ATTENTION = re.compile("attn|attention|window|softcap|sink|head|kv|qkv|bidirectional|layer_types|is_decoder|position_embedding_type")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_field_of_attention_is_tried(family):
+    config = getattr(transformers, FAMILIES[family][1])(**FAMILIES[family][3])
+    general = {"num_attention_heads", *transformers.PretrainedConfig().to_dict()}
+    assert {name.lstrip("_") for name in config.to_dict() if OF_ATTENTION.search(name)} - general - set(VALUES[family]) == set()
+
+
+@pytest.mark.parametrize("family, field, value", [(family, field, value) for family, fields in VALUES.items()
+                                                  for field, values in fields.items() for value in values], ids=str)
+def test_every_option(family, field, value, calls):
+    """Logits and gradients are those of eager, whatever is switched."""
+    kind = FAMILIES[family][2]
+    if field not in getattr(transformers, FAMILIES[family][1])(**FAMILIES[family][3]).to_dict():
+        pytest.skip(f"{FAMILIES[family][1]} of this release has no {field}")
+    more = {field: value, **({"layer_types": None} if field == "use_sliding_window" else {})}
+    want = trained(model_of(family, "eager", **more), kind)
+    got = trained(model_of(family, "attentive", **more), kind)
+    assert len(calls) == calls_of(family)
+    assert_near(got, want)
+
+
+def test_scale_of_gpt2():
+    """All of its options together, in a cached step too."""
+    found = []
+    for implementation in ("eager", "attentive"):
+        model = model_of("gpt2", implementation, scale_attn_weights=False, scale_attn_by_inverse_layer_idx=True)
+        ids = arguments_of("text")["input_ids"]
+        with torch.no_grad():
+            first = model(input_ids=ids[:, :20], use_cache=True)
+            found.append(model(input_ids=ids[:, 20:], past_key_values=first.past_key_values).logits)
+    assert_near(found[1:], found[:1])
+
+
+@pytest.mark.skipif(not hasattr(transformers, "DeepseekV4Config"), reason="this release has no DeepSeek V4")
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("full", [False, True])
+def test_class_that_computes_with_its_mask(full, side, calls):
+    """DeepSeek V4 appends a bias for its compressed keys to the mask."""
+    attentive.transformers.register("attentive_full", full_masks=True)
+    kinds = ["sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention"]
+    options = dict(vocab_size=99, hidden_size=64, moe_intermediate_size=32, num_hidden_layers=3, num_attention_heads=4, head_dim=32,
+                   q_lora_rank=32, o_groups=2, o_lora_rank=16, index_n_heads=2, index_head_dim=16, index_topk=2, sliding_window=7,
+                   n_routed_experts=4, num_experts_per_tok=2, hc_mult=2, layer_types=kinds, mlp_layer_types=["moe"] * 3,
+                   compress_rates={"compressed_sparse_attention": 2, "heavily_compressed_attention": 4}, **SPECIAL)
+    found = []
+    for implementation in ("eager", "attentive_full" if full else "attentive"):
+        torch.manual_seed(0)
+        model = transformers.DeepseekV4ForCausalLM._from_config(transformers.DeepseekV4Config(**options), attn_implementation=implementation)
+        for name, values in model.named_parameters():
+            if values.dim() > 1 or "sinks" in name:
+                torch.nn.init.normal_(values, std=0.1)
+        found.append(trained(model.eval(), "text", side))
+    assert len(calls) == 3
+    assert_near(found[1], found[0])
+
+
 def test_options_reach_the_kernel(calls):
     """Windows, sinks, softcaps and grouped heads are those of the kernel; no mask of pairs is made."""
     for family in ("mistral", "gpt_oss", "gemma2", "qwen3"):
@@ -245,12 +327,17 @@ def test_continued_text():
 
 @pytest.mark.long
 @pytest.mark.skipif(not NEW, reason="a mask of transformers 4 depends on numbers of a traced tensor")
-def test_compiled_model():
-    """Windows, sinks and padding in a compiled model."""
+@pytest.mark.parametrize("part", ["model", "layers"])
+def test_compiled_model(part):
+    """Windows, sinks and padding in a compiled model, and in compiled layers, whose masks are made outside of them."""
     torch._dynamo.reset()
     want = trained(model_of("gpt_oss", "eager"), "text", "left")
     model = model_of("gpt_oss", "attentive")
-    model.forward = torch.compile(model.forward)
+    if part == "model":
+        model.forward = torch.compile(model.forward)
+    else:
+        for layer in model.model.layers:
+            layer.compile()
     assert_near(trained(model, "text", "left"), want)
 
 
@@ -279,6 +366,10 @@ def layer(causal):
     return module
 
 
+def compact(keep, queries, length=None, **options):
+    return attentive.transformers._CompactMask(keep, queries, length or keep.shape[1], torch.bool, **options)
+
+
 def test_attention_of_a_layer():
     """Every form of a mask, on more keys than queries, against the definition."""
     torch.manual_seed(4)
@@ -289,16 +380,18 @@ def test_attention_of_a_layer():
     longer = torch.cat([pairs, torch.ones(2, 1, 3, 4, dtype=torch.bool)], dim=3)
     added = torch.randn(2, 1, 3, 7)
     of_keys = real[:, None, None]
-    ours = real.to(torch.uint8)
-    first = torch.ones(1, 1, dtype=torch.uint8).expand(2, 5)
+    first = compact(torch.ones(1, 1, dtype=torch.bool).expand(2, 5), 3, 7)
+    indices = torch.rand(2, 3, 7).argsort(dim=-1)[..., :4].to(torch.int32)
+    chosen = torch.zeros(2, 1, 3, 7, dtype=torch.bool).scatter(-1, indices[:, None].long(), True)
     bias = torch.randn(1, 4, 3, 7)
     cases = [
         (None, True, {}, {"causal": "bottom_right"}),
         (None, False, {}, {}),
         (None, False, {"is_causal": True}, {"causal": "bottom_right"}),
         (None, True, {"is_causal": False}, {}),
-        (ours, False, {}, {"causal": "bottom_right", "keep": of_keys}),
-        (ours[:, None].expand(-1, 3, -1), False, {}, {"causal": "bottom_right", "keep": of_keys, "window": (2, 0)}),
+        (compact(real, 3), False, {}, {"causal": "bottom_right", "keep": of_keys}),
+        (compact(real, 3, window=3), False, {}, {"causal": "bottom_right", "keep": of_keys, "window": (2, 0)}),
+        (compact(real, 3, causal=False), True, {}, {"keep": of_keys}),
         (real, False, {}, {"keep": of_keys}),  # a mask of keys that a class makes by itself
         (real, True, {}, {"causal": "bottom_right", "keep": of_keys}),
         (of_keys, True, {}, {"keep": of_keys}),
@@ -307,17 +400,22 @@ def test_attention_of_a_layer():
         (added, True, {}, {"bias": added.double()}),
         (None, True, {"position_bias": bias}, {"causal": "bottom_right", "bias": bias.double()}),
         (pairs, True, {"position_bias": bias}, {"keep": pairs, "bias": bias.double()}),
+        (pairs, True, {"indices": indices}, {"keep": pairs & chosen}),
+        (compact(real, 3), True, {"indices": indices}, {"causal": "bottom_right", "keep": of_keys & chosen}),
     ]
     for mask, causal, options, wanted in cases:
         got, weights = attentive.transformers.attention_forward(layer(causal), q, k, v, mask, **options)
         assert weights is None and got.is_contiguous()
         dense.close(got.transpose(1, 2), dense.attend(q.double(), k.double(), v.double(), **wanted)[0], torch.float32)
-    # Five of the seven keys: the last query sees the fifth.
+    # Five of the seven keys: the last query sees the fifth. An index may be that of a key that is not there yet.
     got, _ = attentive.transformers.attention_forward(layer(False), q, k, v, first)
     want = dense.attend(q.double(), k[:, :, :5].double(), v[:, :, :5].double(), causal="bottom_right")[0]
     dense.close(got.transpose(1, 2), want, torch.float32)
     got, _ = attentive.transformers.attention_forward(layer(False), q, k, v, first, position_bias=bias)
     want = dense.attend(q.double(), k[:, :, :5].double(), v[:, :, :5].double(), causal="bottom_right", bias=bias[..., :5].double())[0]
+    dense.close(got.transpose(1, 2), want, torch.float32)
+    got, _ = attentive.transformers.attention_forward(layer(False), q, k, v, first, indices=indices)
+    want = dense.attend(q.double(), k[:, :, :5].double(), v[:, :, :5].double(), causal="bottom_right", keep=chosen[..., :5])[0]
     dense.close(got.transpose(1, 2), want, torch.float32)
     # Learned queries that all batch items share.
     got, _ = attentive.transformers.attention_forward(layer(False), q[:1], k, v, None)
@@ -331,22 +429,6 @@ def test_attention_of_a_layer():
 
 
 # ---- The mask function alone
-
-def pairs_of(mask, call, queries):
-    """The pairs that a mask of attentive.transformers lets attend, (B, 1, L, S), for a causal layer."""
-    batch, keys = call["batch_size"], call["kv_length"]
-    if mask is not None and mask.dim() == 4:
-        return mask.expand(batch, 1, queries, keys)
-    length = keys if mask is None else mask.shape[-1]
-    i, j = torch.arange(queries)[:, None] + length - queries, torch.arange(keys)[None]
-    visible = ((j <= i) & (j < length)).expand(batch, 1, queries, keys).clone()
-    if mask is not None and mask.dim() == 3:
-        visible &= j > i - mask.shape[1]
-        mask = mask[:, 0]
-    if mask is not None:
-        visible[..., :length] &= mask.bool()[:, None, None]
-    return visible
-
 
 def call_of(queries, keys, offset, first, window=None, real=None, chunk=None):
     call = dict(batch_size=2, kv_length=keys, kv_offset=first, attention_mask=real, allow_is_causal_skip=True,
@@ -370,6 +452,16 @@ class Config:
 ALL_ATTENTION_FUNCTIONS = None  # marks this module as one whose models ask the interface
 
 
+class EagerConfig(Config):
+    """A configuration beside which a model class supports no "sdpa"."""
+
+
+EagerConfig.__module__ = "eager_alone.configuration"
+sys.modules["eager_alone.modeling_classes"] = types.SimpleNamespace(
+    __name__="eager_alone.modeling_classes", ALL_ATTENTION_FUNCTIONS=None,
+    Model=types.SimpleNamespace(__module__="eager_alone.modeling_classes", _supports_sdpa=False))
+
+
 @pytest.mark.parametrize("padding", ["none", "all real", "left", "right"])
 @pytest.mark.parametrize("window, chunk", [(None, None), (3, None), (5, None), (8, None), (40, None), (None, 4)])
 @pytest.mark.parametrize("queries, keys, offset, first", [
@@ -387,30 +479,45 @@ def test_mask_function(queries, keys, offset, first, window, chunk, padding):
             real[1, -1:] = False
     call = call_of(queries, keys, offset, first, window, real, chunk)
     want = masking_utils.sdpa_mask(**{**call, "allow_is_causal_skip": False}).expand(2, 1, queries, keys)
-    got = attentive.transformers._make_mask(masking_utils, False, dict(call))
-    assert pairs_of(got, call, queries).equal(want)
-    if offset + queries > first + keys:  # queries after the last key
-        assert got.dtype is torch.bool
-    elif chunk is None:
-        assert got is None or got.dtype is torch.uint8  # no mask of pairs
-        assert got is None or got.untyped_storage().nbytes() <= 2 * keys
-        aligned = offset + queries == first + keys
-        padded = real is not None and not real[:, first:].all()
-        assert (got is None) == (aligned and not padded and (window is None or window >= keys))
     full = attentive.transformers._make_mask(masking_utils, True, dict(call))
-    assert full.dtype is torch.bool and full.equal(want)
+    assert type(full) is torch.Tensor and full.dtype is torch.bool and full.equal(want)
+    got = attentive.transformers._make_mask(masking_utils, False, dict(call))
+    assert got.shape == want.shape and got.dtype is torch.bool
+    compact = chunk is None and offset + queries <= first + keys  # not for queries after the last key
+    assert isinstance(got, attentive.transformers._CompactMask) == compact
+    if compact:  # no mask of pairs before an operation asks for them
+        visible = offset + queries - first
+        assert got.key_keep.shape == (2, visible) and got.made is None
+        padded = real is not None and not real[:, first : first + visible].all()
+        assert (got.key_keep.stride(-1) == 0) == (not padded and visible > 1)
+        assert (got.window is None) == (window is None or window >= visible)
+    assert got.equal(want) and (~got).equal(~want) and torch.cat([want, got], dim=-1).equal(torch.cat([want, want], dim=-1))
+    # A class that supports no "sdpa" gets the numbers to add.
+    added = attentive.transformers._make_mask(masking_utils, False, dict(call, config=EagerConfig(chunk), dtype=torch.bfloat16))
+    assert added.dtype is torch.bfloat16
+    assert added.equal(masking_utils.eager_mask(**dict(call, dtype=torch.bfloat16)).expand(2, 1, queries, keys))
 
 
-def test_mask_that_generate_hands_back():
-    """With a static cache, generate() makes the mask and the model makes it again from the first one."""
-    real = torch.ones(2, 12, dtype=torch.bool)
-    real[1, :3] = False
-    for window in (None, 4):
-        call = call_of(12, 30, 0, 0, window, real)
-        first = attentive.transformers._make_mask(masking_utils, False, dict(call))
-        again = dict(call, attention_mask=first if first.dim() == 3 else first.bool())
-        second = attentive.transformers._make_mask(masking_utils, False, again)
-        assert second.dtype is torch.uint8 and second.equal(first)
+def test_mask_that_a_class_changes():
+    """A class may write into its mask, directly or through a view: all layers after it see that."""
+    torch.manual_seed(5)
+    q, k, v = torch.randn(2, 4, 6, 8), torch.randn(2, 2, 9, 8), torch.randn(2, 2, 9, 8)
+    real = torch.ones(2, 9, dtype=torch.bool)
+    real[1, :2] = False
+
+    def hide_by_view(mask):
+        mask[:, :, 2:, 3] = False
+
+    def hide_in_place(mask):
+        mask.masked_fill_(torch.arange(9) == 4, False)
+    for change in (hide_by_view, hide_in_place):
+        call = call_of(6, 9, 3, 0, window=4, real=real)
+        want = masking_utils.sdpa_mask(**{**call, "allow_is_causal_skip": False}).clone()
+        got = attentive.transformers._make_mask(masking_utils, False, dict(call))
+        for mask in (want, got):
+            change(mask)
+        out, _ = attentive.transformers.attention_forward(layer(True), q, k, v, got)
+        dense.close(out.transpose(1, 2), dense.attend(q.double(), k.double(), v.double(), keep=want)[0], torch.float32)
 
 
 def test_class_that_does_not_ask():
@@ -441,6 +548,52 @@ def test_class_that_hands_on_no_window():
         with torch.no_grad():
             found.append(model.eval()(input_ids=arguments_of("text")["input_ids"]).logits)
     assert_near(found[1:], found[:1])
+
+
+# ---- What a class keeps to itself
+
+def eager_attention_forward(module, query, key, value, attention_mask, scaling, dropout=0.0, **kwargs):
+    weights = query @ key.transpose(2, 3) * scaling * module.temperature
+    return (weights.softmax(-1) @ value).transpose(1, 2), weights
+
+
+class Keeping(torch.nn.Module):
+    """A layer whose eager attention reads a number that other implementations do not get."""
+
+    temperature = 3.0
+
+    def forward(self, x, implementation=None):
+        interface = implementation or eager_attention_forward
+        return interface(self, x, x, x, None, scaling=1.0)[0]
+
+
+class Handing(torch.nn.Module):
+    def forward(self, x, blocks=None, **options):
+        return attentive.transformers.attention_forward(self, x, x, x, None, scaling=1.0, block_indices=blocks, **options)[0]
+
+
+class Sinks(torch.nn.Module):
+    """A layer whose sinks are read from it."""
+
+    sinks = torch.tensor([0.5, -1.0])
+
+    def forward(self, x):
+        return sinks_eager_attention_forward, attentive.transformers.attention_forward(self, x, x, x, None, scaling=1.0)[0]
+
+
+def sinks_eager_attention_forward(module, query, key, value, attention_mask, **kwargs):
+    return module.sinks
+
+
+def test_what_a_class_keeps():
+    x = torch.randn(1, 2, 4, 8)
+    with pytest.raises(NotImplementedError, match='Keeping computes its attention with temperature, .*attn_implementation="eager"'):
+        Keeping()(x, attentive.transformers.attention_forward)
+    with pytest.raises(NotImplementedError, match="Handing computes its attention with block_indices"):
+        Handing()(x, torch.zeros(1))
+    Handing()(x, own_option=torch.zeros(1))  # what the caller of a model gives to all layers is not meant for this one
+    want = dense.attend(x.double(), x.double(), x.double(), causal="bottom_right", scale=1.0, sinks=Sinks.sinks.double())[0]
+    dense.close(Sinks()(x)[1].transpose(1, 2), want, torch.float32)
 
 
 def test_refusals(monkeypatch):
