@@ -117,9 +117,11 @@ void Reducer::backward(const at::Tensor& loss) {
   try {
     loss.backward();
   } catch (const std::exception& error) {  // of the pass, or of a bucket that it waits for
+    // Gloo tells the future, for which the pass waits, before it tells the work.
     const bool failed = dynamic_cast<const c10::DistError*>(&error) != nullptr ||
-                        std::any_of(under_way.begin(), under_way.end(),
-                                    [](const auto& bucket) { return bucket.work->exception() != nullptr; });
+                        std::any_of(under_way.begin(), under_way.end(), [](const auto& bucket) {
+                          return bucket.work->exception() != nullptr || bucket.work->getFuture()->hasError();
+                        });
     if (!failed) throw;
     throw CallError(distributed::first_line(error));
   }

@@ -52,7 +52,8 @@ class Meeting {
   // Meets in a thread of its own, which is left behind if it does not end in time: c10d waits without limit
   // for a server that does not answer.
   static std::unique_ptr<Collectives> limited(std::shared_ptr<Meeting> meeting) {
-    constexpr milliseconds kGrace{500};  // for the error of a thread that has noticed the deadline itself
+    // For the error of a thread that has noticed the deadline itself.
+    const auto grace = std::max(milliseconds(500), meeting->timeout_ / 100);
     // c10d would print warnings, with stack traces, of what the error of Group::join says.
     const auto loud = c10::make_scope_exit(
         [before = std::exchange(FLAGS_caffe2_log_level, 3)] { FLAGS_caffe2_log_level = before; });
@@ -61,7 +62,7 @@ class Meeting {
     std::thread(std::move(task)).detach();
     if (joined.wait_until(meeting->end_) != std::future_status::ready) {
       const auto stage = meeting->stage_.load();
-      if (stage == Stage::Reach || joined.wait_for(kGrace) != std::future_status::ready) {
+      if (stage == Stage::Reach || joined.wait_for(grace) != std::future_status::ready) {
         exit_at_once();
         if (stage == Stage::Reach) meeting->fail_unreached("no store has answered there");
         if (stage == Stage::Register) meeting->fail_lost("it does not answer");

@@ -62,6 +62,11 @@ struct DataParallel::State {
                         " gets no gradient: the loss does not depend on it; use it, or freeze it "
                         "(set_requires_grad(false)) before DataParallel is made");
     }
+    for (const auto& [name, tensor] : parts.frozen) {
+      TORCH_CHECK_VALUE(!tensor.requires_grad(), kBackward, ": ", name,
+                        " requires a gradient, but did not when DataParallel was made, and would not be "
+                        "averaged; make another DataParallel");
+    }
   }
 };
 

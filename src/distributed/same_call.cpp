@@ -106,7 +106,10 @@ ModelParts model_parts(const torch::nn::Module& model, const at::Device& device)
     }
     parts.text += line_of(kind, name, tensor, device) + "\n";
     parts.state.push_back(tensor);
-    if (!tensor.requires_grad()) return;
+    if (!tensor.requires_grad()) {
+      parts.frozen.emplace_back(name, tensor);
+      return;
+    }
     parts.trainable.push_back(tensor);
     parts.names.push_back(name);
   };

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -28,6 +29,7 @@ struct ModelParts {
   std::vector<at::Tensor> state;      ///< every parameter and buffer, shared ones once
   std::vector<at::Tensor> trainable;  ///< parameters that require a gradient, shared ones once
   std::vector<std::string> names;     ///< the names of `trainable`
+  std::vector<std::pair<std::string, at::Tensor>> frozen;  ///< parameters and buffers that require none
   std::string text;  ///< one line for each name and option; must be the same in all processes
 };
 

@@ -109,7 +109,7 @@ class LoraPrograms(unittest.TestCase):
     @unittest.skipUnless(DISTRIBUTED, "this attentive-train was built without the component distributed")
     def test_two_processes_equal_one(self):
         base = self.model("llama")
-        settings = {"accumulate": 2, "lora_targets": "all-linear"}
+        settings = {"accumulate": 2, "lora_targets": "all-linear", "timeout": 24 * 3600}
         self.train("--init-from", base, out="one", **settings)
         for out, flags in (("two", []), ("sharded", ["--shard-optimizer"])):
             command = list(map(str, self.command("--init-from", base, *flags, out=out, **settings)))

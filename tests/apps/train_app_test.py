@@ -160,11 +160,11 @@ class TrainApp(unittest.TestCase):
         self.assertRegex(terminal.text, r"stopped after step \d+; go on with: ")
 
     def test_a_second_ctrl_c_kills(self):
-        # Each step takes seconds, so that the second one comes before the first is over.
+        # Each step takes seconds, so that the second one comes before the first is over; if not, minutes.
         big = {"layers": 4, "heads": 4, "width": 256, "block": 256, "batch": 32, "steps": 10}
         self.text.write_text("to be or not to be, that is the question\n" * 200)
         for attempt in range(5):
-            terminal = self.terminal(self.command(**big, out=f"run{attempt}"))
+            terminal = self.terminal(self.command(**big, accumulate=4**attempt, out=f"run{attempt}"))
             terminal.wait_for("threads")
             terminal.press(CTRL_C)
             terminal.wait_for("stopping after this step")

@@ -247,7 +247,8 @@ TEST_CASE("from: keys and values of other widths", "[compat][from]") {
   const nn::MultiheadAttention two(nn::MultiheadAttentionOptions(8, 2).kdim(4).vdim(6).bias(false));
   auto shared = compat::from(two);
   check_shared(*shared, *two);
-  CHECK(std::get<0>(shared->forward(x, at::randn({3, 2, 4}), at::randn({3, 2, 6}))).size(0) == kQueries);
+  const auto keys = at::randn({3, 2, 4}), values = at::randn({3, 2, 6});
+  CHECK(std::get<0>(shared->forward(x, keys, values)).size(0) == kQueries);
 }
 
 TEST_CASE("from: a bool attn_mask hides, as its numbers -inf do in PyTorch", "[compat][from]") {

@@ -124,6 +124,14 @@ void check_calls_that_differ(const std::shared_ptr<Group>& group) {
           [&] { ShardedAdamW(*model, group, {.eps = other ? 1e-7 : 1e-8}); });
   parallel.backward(loss());
 
+  torch::nn::Linear partly(3, 2);
+  partly->bias.set_requires_grad(false);
+  DataParallel parallel_of_partly(*partly, group);
+  refused("DataParallel::backward: on rank {}: bias requires a gradient, but did not when", [&] {
+    partly->bias.set_requires_grad(other);
+    parallel_of_partly.backward(partly->forward(at::rand({4, 3})).sum());
+  });
+
   torch::nn::Linear wide(3, 2);
   wide->options.bias(!other);  // changes what the module prints
   refused("rank 0 has the model: bias=true, rank {} has the model: bias=false",

@@ -18,6 +18,7 @@
 
 #include <attentive/distributed/group.h>
 
+#include "distributed/c10d_backends.h"
 #include "distributed/environment.h"
 #include "distributed/launch.h"
 
@@ -25,15 +26,16 @@ using attentive::Group;
 using attentive::test::Ended;
 using attentive::test::Processes;
 using attentive::test::run_workers;
+using attentive::test::with_patience;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::MessageMatches;
 
 namespace {
 
 // Starts one worker that joins with these variables and returns the line with which it fails.
-std::string failure_of(const Processes::Variables& variables) {
+std::string failure_of(const Processes::Variables& variables, const std::string& timeout = "") {
   Processes processes;
-  processes.start({attentive::test::worker(), "join", "5"}, variables);
+  processes.start({attentive::test::worker(), "join", timeout}, variables);
   const auto ended = processes.finish();
   CHECK(ended[0].status == 1);
   return ended[0].out;
@@ -127,7 +129,7 @@ TEST_CASE("Group: several processes on CUDA, where that cannot be", "[distribute
   if (devices.nccl_lack.empty() && devices.seen > 0) SKIP("there are CUDA devices and NCCL");
   const auto reason = devices.nccl_lack.empty() ? "wants CUDA, but LibTorch sees no device"
                                                 : "cannot send tensors on CUDA: " + devices.nccl_lack;
-  const auto all = run_workers({"join", "5"}, 2, "cuda");
+  const auto all = run_workers({"join"}, 2, "cuda");
   for (size_t rank = 0; rank < 2; ++rank) {
     INFO(all[rank].out);
     CHECK(all[rank].status == 1);
@@ -155,10 +157,16 @@ TEST_CASE("Group::join names the variable that is missing or wrong, and the reme
 }
 
 TEST_CASE("Group::join names the rank that does not come", "[distributed]") {
-  CHECK_THAT(failure_of(changed("RANK", "0", 3)),
-             ContainsSubstring("rank 0 of 3 has waited 5 s in vain for rank 1, 2 at MASTER_ADDR"));
-  const auto alone = failure_of(changed("RANK", "1"));
-  CHECK_THAT(alone,
+  with_patience([](int64_t seconds) -> std::string {
+    const auto timeout = std::to_string(seconds), alone = failure_of(changed("RANK", "0", 3), timeout);
+    if (alone.find(" has not reached rank 0 ") != std::string::npos ||
+        alone.find(" has lost the store ") != std::string::npos)
+      return alone;
+    CHECK_THAT(alone, ContainsSubstring("rank 0 of 3 has waited " + timeout +
+                                        " s in vain for rank 1, 2 at MASTER_ADDR"));
+    return "";
+  });
+  CHECK_THAT(failure_of(changed("RANK", "1"), "3"),
              ContainsSubstring("rank 1 of 2 has not reached rank 0 at MASTER_ADDR:MASTER_PORT 127.0.0.1:"));
 }
 
@@ -171,18 +179,24 @@ TEST_CASE("Group::join: a port that is taken, two processes of one rank, other s
 
   const auto other = attentive::test::free_port();
   Processes processes;
-  processes.start({attentive::test::worker(), "join", "20"}, attentive::test::place(0, 3, other));
-  processes.start({attentive::test::worker(), "join", "20"}, attentive::test::place(1, 3, other));
-  processes.start({attentive::test::worker(), "join", "20"}, attentive::test::place(1, 3, other));
-  const auto ended = processes.finish();
-  CHECK_THAT(ended[0].out + ended[1].out + ended[2].out,
+  const auto start = [&](int64_t rank) {
+    processes.start({attentive::test::worker(), "join"}, attentive::test::place(rank, 3, other));
+  };
+  start(0);
+  start(1);
+  const std::chrono::hours long_time(24);
+  const auto store =
+      attentive::c10d_internals::open_store("127.0.0.1", other, "attentive/0/0/1", false, long_time);
+  store->wait({"member/1"}, long_time);
+  start(1);
+  CHECK_THAT(processes.finish({0, 1})[2].out,
              ContainsSubstring("2 processes of MASTER_ADDR:MASTER_PORT") &&
                  ContainsSubstring("say RANK=1; give each process its own, from 0 to 2"));
 
   const auto third = attentive::test::free_port();
   Processes sizes;
-  sizes.start({attentive::test::worker(), "join", "600"}, attentive::test::place(0, 2, third));
-  sizes.start({attentive::test::worker(), "join", "600"}, attentive::test::place(1, 3, third));
+  sizes.start({attentive::test::worker(), "join"}, attentive::test::place(0, 2, third));
+  sizes.start({attentive::test::worker(), "join"}, attentive::test::place(1, 3, third));
   CHECK_THAT(sizes.finish()[0].out,
              ContainsSubstring("rank 0 says WORLD_SIZE=2, but rank 1 says WORLD_SIZE=3"));
 }
@@ -228,18 +242,23 @@ TEST_CASE("PeerError: a killed process ends the others, at any moment", "[distri
 }
 
 TEST_CASE("PeerError: a stopped process ends the others after the timeout", "[distributed][faults]") {
-  Processes groups[2];
-  for (auto& processes : groups) start_workers(processes, {"train_for_ever", "20"}, 3);
-  for (size_t victim = 0; victim < 2; ++victim) {
-    for (size_t rank = 0; rank < 3; ++rank) REQUIRE(groups[victim].wait_for_text(rank, "started"));
-    groups[victim].send_signal(victim, SIGSTOP);
-  }
-  for (size_t victim = 0; victim < 2; ++victim) {
-    const auto all = groups[victim].finish({victim});
-    for (size_t rank = 0; rank < 3; ++rank) {
-      if (rank != victim) check_survivor(all[rank]);
+  with_patience([](int64_t seconds) -> std::string {
+    Processes groups[2];
+    for (auto& processes : groups) start_workers(processes, {"train_for_ever", std::to_string(seconds)}, 3);
+    for (size_t victim = 0; victim < 2; ++victim) {
+      for (size_t rank = 0; rank < 3; ++rank) {
+        if (!groups[victim].wait_for_text(rank, "started")) return groups[victim].finish()[rank].out;
+      }
+      groups[victim].send_signal(victim, SIGSTOP);
     }
-  }
+    for (size_t victim = 0; victim < 2; ++victim) {
+      const auto all = groups[victim].finish({victim});
+      for (size_t rank = 0; rank < 3; ++rank) {
+        if (rank != victim) check_survivor(all[rank]);
+      }
+    }
+    return "";
+  });
 }
 
 TEST_CASE("PeerError: the exception of one process ends the others", "[distributed][faults]") {
@@ -268,7 +287,7 @@ TEST_CASE("report_failure writes torchrun's error file", "[distributed]") {
   auto variables = attentive::test::place(0, 1, 1);
   variables.emplace_back("TORCHELASTIC_ERROR_FILE", path);
   variables[0].second = "x";  // RANK
-  processes.start({attentive::test::worker(), "join", "3"}, variables);
+  processes.start({attentive::test::worker(), "join"}, variables);
   CHECK(processes.finish()[0].status == 1);
   const auto content = nlohmann::json::parse(std::ifstream(path));
   std::remove(path.c_str());

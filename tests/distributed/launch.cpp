@@ -47,6 +47,15 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 
 }  // namespace
 
+void with_patience(const std::function<std::string(int64_t seconds)>& attempt) {
+  std::string late;
+  for (const int64_t seconds : {3, 20, 120, 600}) {
+    late = attempt(seconds);
+    if (late.empty()) return;
+  }
+  FAIL("late, although it had ten minutes: " << late);
+}
+
 Processes::~Processes() {
   for (auto& process : processes_) {
     if (process.running) {
@@ -106,7 +115,7 @@ bool Processes::wait_for_text(size_t process, const std::string& text) {
 }
 
 void Processes::send_signal(size_t process, int signal) const {
-  ::kill(processes_[process].pid, signal);
+  if (processes_[process].running) ::kill(processes_[process].pid, signal);
 }
 
 std::vector<Ended> Processes::finish(const std::vector<size_t>& except) {
@@ -179,7 +188,7 @@ void ForeignServer::serve(Manner manner) {
       }
       if (manner == Manner::Babbles && greeted && guest.answered == 0)
         answer("HTTP/1.1 400 Bad Request\r\n\r\n");
-      if (manner == Manner::Drips && greeted && guest.answered < kSize && tick % 20 == 0)
+      if (manner == Manner::Drips && greeted && guest.answered + 1 < kSize && tick % 20 == 0)
         answer(guest.said.substr(kBegin + guest.answered, 1));
       const bool midway = manner == Manner::StopsMidway || manner == Manner::GoesMidway;
       if (manner == Manner::GoesMidway && guest.answered > 0) ::close(std::exchange(guest.socket, -1));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <sys/types.h>
 #include <thread>
@@ -19,6 +20,11 @@ struct Ended {
   int64_t lines() const { return std::count(out.begin(), out.end(), '\n'); }
 };
 
+/// Calls `attempt` with a timeout for groups that wait in vain, and with longer ones as long as it says what
+/// was late for another reason: on a machine that starves its processes, a timeout that is short elsewhere
+/// ends them before they do what the test is about. The last timeout is ten minutes.
+void with_patience(const std::function<std::string(int64_t seconds)>& attempt);
+
 /// Runs real processes of one program, each with its own environment. Nothing here has a time limit but that
 /// of CTest. None is left behind: the destructor kills and reaps those that still run.
 class Processes {
@@ -34,6 +40,7 @@ class Processes {
   void start(const std::vector<std::string>& command, const Variables& variables);
   /// Waits until a process's output contains a text; false if it ends before.
   bool wait_for_text(size_t process, const std::string& text);
+  /// Does nothing if the process has ended.
   void send_signal(size_t process, int signal) const;
   /// Waits for all processes except those in `except`, which it then kills.
   std::vector<Ended> finish(const std::vector<size_t>& except = {});
@@ -70,7 +77,7 @@ class ForeignServer {
  public:
   enum class Manner {
     Silent,       ///< accepts and sends nothing
-    Drips,        ///< answers one byte every two seconds
+    Drips,        ///< answers one byte every two seconds, and never the last one
     Resets,       ///< resets each connection
     Babbles,      ///< answers like a web server
     StopsMidway,  ///< answers the first message like a store, and nothing more

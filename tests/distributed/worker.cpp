@@ -271,10 +271,10 @@ int call_those_who_left(Group& group) {
 
 int work(const std::string& what, const std::string& detail, const std::string& method) {
   const auto device = device_of_test();
-  // Long, unless the test is about a process that waits in vain.
+  // Longer than any test, unless it is about a process that waits in vain.
   const bool in_vain = what == "join" || what == "train_for_ever" || what == "other_orders";
   const auto& timeout = what == "other_orders" ? method : detail;
-  const int64_t seconds = in_vain && !timeout.empty() ? std::stoll(timeout) : 600;
+  const int64_t seconds = in_vain && !timeout.empty() ? std::stoll(timeout) : 24 * 3600;
   const auto group = Group::join({.device = device,
                                   .timeout = std::chrono::seconds(seconds),
                                   .exit_at_once = exit_of_test() != "whole"});

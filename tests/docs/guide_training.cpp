@@ -23,9 +23,9 @@
 using namespace attentive;
 
 EXAMPLE(own_loop) {
-  torch::nn::Sequential model(
-      MultiHeadAttention(32, 32, /*context_length=*/8, /*dropout=*/0.1, /*num_heads=*/4),
-      torch::nn::Linear(32, 4));
+  torch::nn::Sequential model;  // one statement a layer: a seed then gives the same weights everywhere
+  model->push_back(MultiHeadAttention(32, 32, /*context_length=*/8, /*dropout=*/0.1, /*num_heads=*/4));
+  model->push_back(torch::nn::Linear(32, 4));
   const auto x = at::randn({16, 8, 32}), answers = at::randint(4, {16 * 8}, at::kLong);
   AdamW optimizer(*model, {.learning_rate = 1e-2});  // or any of torch::optim
   at::Tensor first, loss;

@@ -5,6 +5,7 @@
 
 #include <ATen/ATen.h>
 #include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/serialize.h>
 
@@ -92,6 +93,19 @@ EXAMPLE(member_order) {
   at::manual_seed(789);
   SelfAttentionV2 module(3, 2);
   std::cout << "ours:  W_query starts with " << module->W_query->weight[0][0].item<float>() << "\n";
+}
+
+EXAMPLE(layers_of_one_call) {
+  at::manual_seed(789);
+  torch::nn::Sequential both(torch::nn::Linear(3, 2), torch::nn::Linear(2, 2));  // which one draws first?
+  std::cout << "naive: the first layer starts with: "
+            << both->at<torch::nn::LinearImpl>(0).weight[0][0].item<float>() << "\n";
+  at::manual_seed(789);
+  torch::nn::Sequential model;
+  model->push_back(torch::nn::Linear(3, 2));
+  model->push_back(torch::nn::Linear(2, 2));
+  std::cout << "one by one, as in Python: " << model->at<torch::nn::LinearImpl>(0).weight[0][0].item<float>()
+            << "\n";
 }
 
 EXAMPLE(packed_projection) {

@@ -160,7 +160,8 @@ TEST_CASE("mask buffers are written on request, in the dtype of the parameters",
 }
 
 TEST_CASE("masks are known inside other modules", "[state_dict]") {
-  torch::nn::Sequential model(make(), make());
+  torch::nn::Sequential model;
+  for (int i = 0; i < 2; ++i) model->push_back(make());
   const auto state = state_dict(*model, {.causal_mask_buffers = true});
   CHECK(state.count("0.mask"));
   CHECK(state.count("1.mask"));

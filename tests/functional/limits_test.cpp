@@ -272,7 +272,11 @@ TEST_CASE("attention names the tensor that is wrong", "[attention][errors]") {
   const auto type = [](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
     return error_of<c10::TypeError>([&] { attention(q, k, v); });
   };
-  const auto ok = x({2, 4, 5, 8});
+  const auto ok = x({2, 4, 5, 8}), narrow = x({2, 4, 5, 0});
+  const auto keys = [&](at::IntArrayRef sizes) {
+    const auto k = x(sizes);
+    return value(ok, k, k);
+  };
   CHECK(value({}, ok, ok) == "attention: expected q to be a tensor, got an undefined one");
   CHECK(type(ok.to(at::kLong), ok, ok) ==
         "attention: expected q of dtype Double, Float, BFloat16 or Half, got Long tensor of shape (2, 4, 5, "
@@ -285,19 +289,18 @@ TEST_CASE("attention names the tensor that is wrong", "[attention][errors]") {
         "attention: expected q of shape (L, D), (B, L, D) or (B, H, L, D), got (8,)");
   CHECK(value(ok, x({4, 5, 8}), ok) ==
         "attention: expected k and v of the rank of q, 4, got k (4, 5, 8), v (2, 4, 5, 8)");
-  CHECK(value(x({2, 4, 5, 0}), x({2, 4, 5, 0}), ok) ==
-        "attention: expected head_dim > 0, got q of shape (2, 4, 5, 0)");
+  CHECK(value(narrow, narrow, ok) == "attention: expected head_dim > 0, got q of shape (2, 4, 5, 0)");
   CHECK(value(ok, x({2, 4, 5, 6}), ok) ==
         "attention: expected k of head_dim 8 like q, got k of shape (2, 4, 5, 6)");
   CHECK(value(ok, ok, x({2, 4, 6, 8})) ==
         "attention: expected v of 5 rows like k, got v of shape (2, 4, 6, 8)");
-  CHECK(value(ok, x({3, 4, 5, 8}), x({3, 4, 5, 8})) ==
+  CHECK(keys({3, 4, 5, 8}) ==
         "attention: expected equal batch sizes, got q (2, 4, 5, 8), k (3, 4, 5, 8), v (3, 4, 5, 8)");
   CHECK(value(ok, ok, x({2, 2, 5, 8})) ==
         "attention: expected k and v of as many heads, got k (2, 4, 5, 8), v (2, 2, 5, 8)");
-  CHECK(value(ok, x({2, 3, 5, 8}), x({2, 3, 5, 8})) ==
+  CHECK(keys({2, 3, 5, 8}) ==
         "attention: expected the heads of q to be a multiple of the heads of k, got 4 and 3");
-  CHECK(value(ok, x({2, 0, 5, 8}), x({2, 0, 5, 8})) ==
+  CHECK(keys({2, 0, 5, 8}) ==
         "attention: expected the heads of q to be a multiple of the heads of k, got 4 and 0");
 }
 

@@ -99,6 +99,7 @@ std::vector<Class> recorded_classes() {
   at::manual_seed(8);
   const auto x = at::randn({2, 5, 6}), memory = at::randn({2, 7, 6});
   const auto source = at::randn({7, 5, 6});  // compat: tokens first
+  const auto wide = at::randn({2, 5, 8});
   SharedHeadAttention shared(6, 2);
   CrossAttention cross(6, 6, 4, 0.0, 2);
   ScaledDotProductAttention product;
@@ -116,7 +117,7 @@ std::vector<Class> recorded_classes() {
       self("MultiHeadAttention", MultiHeadAttention(6, 4, 9, 0.1, 2), x),
       self("MultiHeadSelfAttention", MultiHeadSelfAttention(6, 2, 0.1), x),
       self("FusedSelfAttention", FusedSelfAttention(6, 2), x),
-      self("GroupedQueryAttention", GroupedQueryAttention(grouped), at::randn({2, 5, 8})),
+      self("GroupedQueryAttention", GroupedQueryAttention(grouped), wide),
       {"ScaledDotProductAttention", product.ptr(),
        [=]() mutable { return product->forward_with_weights(x, memory, memory, Mask(), Weights::Clean); }},
       {"SharedHeadAttention", shared.ptr(),

@@ -89,7 +89,8 @@ TEST_CASE("GELU's vector form equals ATen's, values and gradients", "[feed_forwa
   };
   check(at::linspace(-30, 30, 60001), at::ones({60001}));
   check(at::linspace(-3, 3, 60001), at::ones({60001}));
-  check(at::randn({3, 1001, 17}), at::randn({17, 1001, 3}).permute({2, 1, 0}));
+  const auto values = at::randn({3, 1001, 17}), grad = at::randn({17, 1001, 3}).permute({2, 1, 0});
+  check(values, grad);
   const auto edges = gelu_tanh(test::table({{0.0f, 1e20f, -1e38f, INFINITY, NAN}}))[0];
   CHECK(edges[0].item<float>() == 0.0f);
   CHECK(edges[1].item<float>() == 1e20f);

@@ -14,6 +14,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
 
@@ -24,6 +25,14 @@
 #include "support/compare.h"
 #include "support/errors.h"
 #include "support/golden.h"
+
+namespace attentive::test {
+
+// The first layer's weights (layers_of_one_call.cpp).
+at::Tensor layers_of_one_call();
+at::Tensor layers_of_one_call_gxx();
+
+}  // namespace attentive::test
 
 using namespace attentive;
 using namespace attentive::test;
@@ -231,6 +240,28 @@ TEST_CASE("Trap 13: C++ members are made in the order of their declaration", "[t
   SelfAttentionV2 module(3, 2);
   CHECK(same_draw(module->W_query->weight, golden["state.W_query.weight"]));
   CHECK(same_draw(module->W_key->weight, golden["state.W_key.weight"]));
+}
+
+TEST_CASE("Trap 17: of two layers in one call, g++ makes the last one first", "[traps]") {
+  at::manual_seed(789);
+  const torch::nn::Linear first(3, 2);
+  at::manual_seed(789);
+  const torch::nn::Linear last(2, 2), after_last(3, 2);
+  CHECK(std::abs(first->weight[0][0].item<float>() - .3161f) < 1e-4f);  // the numbers of docs/porting.md
+  CHECK(std::abs(after_last->weight[0][0].item<float>() - .4058f) < 1e-4f);
+#ifdef __clang__
+  CHECK(bit_equal(layers_of_one_call(), first->weight));
+#else
+  CHECK(bit_equal(layers_of_one_call(), after_last->weight));
+#endif
+#ifdef ATTENTIVE_TEST_GXX
+  CHECK(bit_equal(layers_of_one_call_gxx(), after_last->weight));
+#endif
+  at::manual_seed(789);
+  torch::nn::Sequential model;
+  model->push_back(torch::nn::Linear(3, 2));
+  model->push_back(torch::nn::Linear(2, 2));
+  CHECK(bit_equal(model->at<torch::nn::LinearImpl>(0).weight, first->weight));
 }
 
 TEST_CASE("Trap 14: the tutorial does not scale, and prints outputs of hand-rounded weights", "[traps]") {

@@ -278,8 +278,9 @@ TEST_CASE("A damaged document is refused or read, and nothing else", "[pretraine
     auto text = documents[draw(2)];
     for (size_t changes = 1 + draw(3); changes > 0; --changes) {
       const auto offset = draw(text.size()), size = draw(2) ? 1 : draw(20);
+      const auto part = draw(parts.size()), from = draw(text.size()), length = draw(12);
       text.replace(offset, std::min(size, text.size() - offset),
-                   draw(3) ? parts[draw(parts.size())] : text.substr(draw(text.size()), draw(12)));
+                   draw(3) ? parts[part] : text.substr(from, length));
     }
     try {
       const auto tokenizer = PretrainedTokenizer::parse(text);

@@ -50,7 +50,8 @@ at::Tensor ids(int64_t seed, const at::Device& device) {
 // The loss, a number drawn after it, and every gradient, on the CPU.
 std::vector<at::Tensor> step(GPT& model, const at::Device& device) {
   at::manual_seed(11);
-  const auto loss = model->loss(ids(5, device), ids(6, device));
+  const auto inputs = ids(5, device), targets = ids(6, device);
+  const auto loss = model->loss(inputs, targets);
   const auto drawn = at::rand({3}, at::TensorOptions(device));
   loss.backward();
   std::vector<at::Tensor> found{loss.detach().cpu(), drawn.cpu()};

@@ -27,8 +27,8 @@ namespace {
 // Two batch items; four heads, of which pairs share a key head; three queries at the end of five keys.
 RecordedAttention grouped(at::ScalarType type = at::kFloat) {
   at::manual_seed(1);
-  return recorded(at::randn({2, 4, 3, 8}).to(type), at::randn({2, 2, 5, 8}).to(type),
-                  {.causal = Causal::BottomRight}, Mask::key_lengths(at::tensor({5, 4})));
+  const auto q = at::randn({2, 4, 3, 8}).to(type), k = at::randn({2, 2, 5, 8}).to(type);
+  return recorded(q, k, {.causal = Causal::BottomRight}, Mask::key_lengths(at::tensor({5, 4})));
 }
 
 }  // namespace
@@ -54,7 +54,7 @@ TEST_CASE("a view holds the weights, hidden keys and logsumexp of its batch item
 
 TEST_CASE("a view shows the chosen heads in their order, each with its own hidden keys", "[viz]") {
   const auto keep = at::rand({1, 4, 3, 5}).gt(0.4);
-  const auto call = recorded(at::randn({1, 4, 3, 8}), at::randn({1, 4, 5, 8}), {}, Mask::keep(keep));
+  const auto call = recorded({1, 4, 3, 8}, {1, 4, 5, 8}, {}, Mask::keep(keep));
   const auto view = attention_view(call, {.heads = {3, 1}});
   CHECK(view.heads == std::vector<int64_t>{3, 1});
   for (const int64_t place : {0, 1}) {
@@ -91,7 +91,7 @@ TEST_CASE("the texts of a view are those of queries and keys", "[viz]") {
         }) == "attention_view: call 0: expected tokens for 3 queries, got 2");
   CHECK(value_error([&] { attention_view(call, {.key_tokens = {"a"}}); }) ==
         "attention_view: call 0: expected key_tokens for 5 keys, got 1");
-  const auto longer = recorded(at::randn({1, 1, 3, 4}), at::randn({1, 1, 2, 4}));
+  const auto longer = recorded({1, 1, 3, 4}, {1, 1, 2, 4});
   CHECK(value_error([&] {
           attention_view(longer, {.tokens = {"a", "b"}});
         }) == "attention_view: call 0: expected key_tokens beside tokens for 3 queries and 2 keys");
@@ -99,7 +99,7 @@ TEST_CASE("the texts of a view are those of queries and keys", "[viz]") {
 
 TEST_CASE("neurons are the numbers that the scores are made of", "[viz]") {
   at::manual_seed(2);
-  const auto call = recorded(at::randn({2, 4, 3, 8}), at::randn({2, 2, 5, 8}), {.scale = 0.7});
+  const auto call = recorded({2, 4, 3, 8}, {2, 2, 5, 8}, {.scale = 0.7});
   const auto view = attention_view(call, {.neurons = {1, 2}, .batch = 1});
   REQUIRE(view.neurons.size() == 2);
   for (const auto& neurons : view.neurons) {
@@ -112,8 +112,8 @@ TEST_CASE("neurons are the numbers that the scores are made of", "[viz]") {
 
 TEST_CASE("linear attention has no logsumexp", "[viz]") {
   AttentionRecorder recorder;
-  linear_attention(at::randn({1, 2, 4, 8}), at::randn({1, 2, 4, 8}), at::randn({1, 2, 4, 8}),
-                   {.causal = Causal::BottomRight});
+  const auto q = at::randn({1, 2, 4, 8}), k = at::randn({1, 2, 4, 8}), v = at::randn({1, 2, 4, 8});
+  linear_attention(q, k, v, {.causal = Causal::BottomRight});
   const auto view = attention_view(recorder.calls().at(0));
   CHECK(view.linear);
   CHECK_FALSE(view.logsumexp.defined());
@@ -122,7 +122,7 @@ TEST_CASE("linear attention has no logsumexp", "[viz]") {
 
 TEST_CASE("views are normal tensors without a history, in any mode of the caller", "[viz]") {
   const c10::InferenceMode mode;
-  const auto view = attention_view(recorded(at::randn({1, 1, 2, 4}), at::randn({1, 1, 2, 4})));
+  const auto view = attention_view(recorded({1, 1, 2, 4}, {1, 1, 2, 4}));
   CHECK_FALSE(view.weights.is_inference());
   CHECK_FALSE(view.weights.requires_grad());
 }
@@ -173,7 +173,8 @@ TEST_CASE("the views of a model are named by its modules, of several calls by th
 
   AttentionRecorder all;
   const auto ends = at::tensor({0, 2, 5}, at::kInt);
-  attention_varlen(at::randn({5, 1, 4}), at::randn({5, 1, 4}), at::randn({5, 1, 4}), ends, ends);
+  const auto packed = at::randn({5, 1, 4});
+  attention_varlen(packed, packed, packed, ends, ends);
   CHECK(attention_views(all).at(1).path == all.calls().at(1).path + ", sequence 1");
 }
 
@@ -193,8 +194,7 @@ std::string parsed(const std::string& svg) {
 }
 
 AttentionView causal(int64_t tokens) {
-  return attention_view(
-      recorded(at::randn({1, 3, tokens, 4}), at::randn({1, 3, tokens, 4}), {.causal = Causal::BottomRight}));
+  return attention_view(recorded({1, 3, tokens, 4}, {1, 3, tokens, 4}, {.causal = Causal::BottomRight}));
 }
 
 int count(const std::string& text, const std::string& part) {
@@ -244,7 +244,7 @@ TEST_CASE("the largest weight is the darkest, and the scale names it", "[viz]") 
 }
 
 TEST_CASE("a picture is of the head that is asked for", "[viz]") {
-  const auto call = recorded(at::randn({1, 3, 5, 4}), at::randn({1, 3, 5, 4}));
+  const auto call = recorded({1, 3, 5, 4}, {1, 3, 5, 4});
   const auto view = attention_view(call, {.heads = {2, 0}});
   CHECK(to_svg(view) == to_svg(view, {.head = 2}));
   CHECK(to_svg(view, {.head = 0, .title = "t"}) == to_svg(attention_view(call), {.head = 0, .title = "t"}));
@@ -259,7 +259,7 @@ TEST_CASE("a picture of 256 tokens is drawn, and of more refused", "[viz]") {
         "write_svg: call 0: expected at most 256 queries and keys, got 257 and 257; take fewer tokens, or "
         "write_html");
   const auto view = [](int64_t queries, int64_t keys) {
-    return attention_view(recorded(at::randn({1, 1, queries, 4}), at::randn({1, 1, keys, 4})));
+    return attention_view(recorded({1, 1, queries, 4}, {1, 1, keys, 4}));
   };
   CHECK(value_error([&] { to_svg(view(3, 257)); }).find("got 3 and 257") != std::string::npos);
   CHECK(value_error([&] { to_svg(view(257, 3)); }).find("got 257 and 3") != std::string::npos);

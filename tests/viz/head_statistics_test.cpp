@@ -209,9 +209,9 @@ TEST_CASE("rows with a sink are divided by their sums", "[viz]") {
 }
 
 TEST_CASE("a rollout needs self-attention over the same tokens", "[viz]") {
-  const auto square = recorded(at::randn({1, 1, 3, 4}), at::randn({1, 1, 3, 4}));
-  const auto larger = recorded(at::randn({1, 1, 4, 4}), at::randn({1, 1, 4, 4}));
-  const auto cross = recorded(at::randn({1, 1, 3, 4}), at::randn({1, 1, 4, 4}));
+  const auto square = recorded({1, 1, 3, 4}, {1, 1, 3, 4});
+  const auto larger = recorded({1, 1, 4, 4}, {1, 1, 4, 4});
+  const auto cross = recorded({1, 1, 3, 4}, {1, 1, 4, 4});
   CHECK(value_error([&] { attention_rollout({cross}); }) ==
         "attention_rollout: call 0: expected self-attention over 3 tokens, got 3 queries and 4 keys");
   CHECK(value_error([&] {

@@ -80,4 +80,11 @@ inline RecordedAttention recorded(const at::Tensor& q, const at::Tensor& k,
   return recorder.calls().at(0);
 }
 
+// The same of tensors that are drawn for it, first q, then k.
+inline RecordedAttention recorded(at::IntArrayRef q_shape, at::IntArrayRef k_shape,
+                                  const AttentionOptions& options = {}, const Mask& mask = {}) {
+  const auto q = at::randn(q_shape), k = at::randn(k_shape);
+  return recorded(q, k, options, mask);
+}
+
 }  // namespace attentive::test

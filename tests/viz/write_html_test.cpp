@@ -68,8 +68,7 @@ TEST_CASE("a page's weights are within half a step of the tensor's, for every ki
 }
 
 TEST_CASE("a causal half is not stored", "[viz]") {
-  const auto view = attention_view(
-      recorded(at::randn({1, 2, 40, 4}), at::randn({1, 2, 40, 4}), {.causal = Causal::BottomRight}));
+  const auto view = attention_view(recorded({1, 2, 40, 4}, {1, 2, 40, 4}, {.causal = Causal::BottomRight}));
   const auto page = page_of({view, view});
   CHECK(page.bytes(0, 1).size() == 40 * 41 / 2);
   CHECK(page.data.at("hidden").size() == 1);  // shared by heads and views
@@ -89,9 +88,10 @@ TEST_CASE(
                        .heads = {0, 1}};
   AttentionView zero{.path = "zero", .weights = at::zeros({1, 2, 3}), .heads = {5}};
   AttentionRecorder recorder;
-  linear_attention(at::randn({1, 2, 4, 8}), at::randn({1, 2, 4, 8}), at::randn({1, 2, 4, 8}));
+  const auto q = at::randn({1, 2, 4, 8}), k = at::randn({1, 2, 4, 8}), v = at::randn({1, 2, 4, 8});
+  linear_attention(q, k, v);
   check_page({hidden, zero, attention_view(recorder.calls().at(0)),
-              attention_view(recorded(at::randn({1, 1, 1, 4}), at::randn({1, 1, 1, 4})))});
+              attention_view(recorded({1, 1, 1, 4}, {1, 1, 1, 4}))});
 }
 
 TEST_CASE("what is hidden in every head may be said once", "[viz]") {
@@ -159,8 +159,7 @@ TEST_CASE("the largest weights are named beyond their steps, whatever the mask a
 }
 
 TEST_CASE("a page holds the statistics of its heads, null where there are none", "[viz]") {
-  auto view = attention_view(
-      recorded(at::randn({1, 2, 6, 4}), at::randn({1, 2, 6, 4}), {.causal = Causal::BottomRight}));
+  auto view = attention_view(recorded({1, 2, 6, 4}, {1, 2, 6, 4}, {.causal = Causal::BottomRight}));
   view.weights[1] = 0;
   view.visible = at::ones({2, 6, 6}, at::kBool).tril();
   view.visible[1] = false;
@@ -298,10 +297,8 @@ TEST_CASE("an image is embedded once, as a picture that a browser shows", "[viz]
 }
 
 TEST_CASE("a page holds the neurons that a view has", "[viz]") {
-  const auto view =
-      attention_view(recorded(at::randn({1, 2, 3, 4}), at::randn({1, 2, 5, 4})), {.neurons = {1}});
-  const auto page =
-      page_of({view, attention_view(recorded(at::randn({1, 1, 2, 4}), at::randn({1, 1, 2, 4})))});
+  const auto view = attention_view(recorded({1, 2, 3, 4}, {1, 2, 5, 4}), {.neurons = {1}});
+  const auto page = page_of({view, attention_view(recorded({1, 1, 2, 4}, {1, 1, 2, 4}))});
   const auto& neurons = page.data.at("views").at(0).at("neurons");
   REQUIRE(neurons.size() == 1);
   CHECK(neurons.at(0).at("head") == 1);

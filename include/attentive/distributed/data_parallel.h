@@ -60,8 +60,9 @@ class DataParallel final : public GradientAverage {
   /// Runs `loss.backward()`. With `last`, averages the gradients accumulated since the previous such call.
   /// Without `last`, sends nothing, so that a step can accumulate the gradients of several parts of a batch.
   /// Throws c10::ValueError if the loss is undefined, does not have exactly one element or requires no
-  /// gradient, and, naming the parameter, if it does not reach one of the trained parameters. With `last`,
-  /// one such loss makes all processes throw, before any gradient is computed; the group remains usable.
+  /// gradient, and, naming the parameter, if it does not reach one of the trained parameters or if a frozen
+  /// one requires a gradient by now. With `last`, one such loss makes all processes throw, before any
+  /// gradient is computed; the group remains usable.
   /// Throws PeerError if another process is missing.
   void backward(const at::Tensor& loss, bool last = true) override;
 

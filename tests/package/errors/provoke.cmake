@@ -281,14 +281,20 @@ file(REMOVE_RECURSE "${WORK}/build_cache")
 ask(cache FAIL LINE "found no LibTorch" ENV DEB_BUILD_ARCH=amd64 ARGS "${with_python}")
 pip_runs(cache 1)
 
-# Two at the same time install once.
-file(WRITE "${WORK}/both.sh" "\"$@\" -B '${WORK}/build_parallel1' &\n\"$@\" -B '${WORK}/build_parallel2' && wait $!\n")
+# Two at the same time install once. The one that installs goes on when the other has said that it waits.
+file(WRITE "${WORK}/both.sh" [=[
+"$@" -B build_parallel1 > parallel1 2>&1 &
+"$@" -B build_parallel2 > parallel2 2>&1 && wait $!
+status=$?
+cat parallel1 parallel2
+exit $status
+]=])
 execute_process(
   COMMAND "${CMAKE_COMMAND}" -E env "PATH=${WORK}/bin" "XDG_CACHE_HOME=${WORK}/cache_parallel"
-    "FAKE_LOG=${WORK}/log_parallel" "${good_wheel}" FAKE_SECONDS=1 --unset=CMAKE_PREFIX_PATH
+    "FAKE_LOG=${WORK}/log_parallel" "${good_wheel}" "FAKE_OTHER=${WORK}/parallel" --unset=CMAKE_PREFIX_PATH
     sh "${WORK}/both.sh" "${CMAKE_COMMAND}" -S "${CMAKE_CURRENT_LIST_DIR}/project" -G "${GENERATOR}"
     "-DCMAKE_MAKE_PROGRAM=${MAKE_PROGRAM}" "-DATTENTIVE_SOURCE=${ATTENTIVE_SOURCE}" -DASK=torch "${with_python}"
-  RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  WORKING_DIRECTORY "${WORK}" RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
 if(NOT status EQUAL 0 OR NOT output MATCHES "waiting for another configure run")
   message(SEND_ERROR "parallel: ${status}\n${output}")
 endif()
