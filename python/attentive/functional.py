@@ -150,7 +150,7 @@ def attention(q, k, v, *, mask=None, weights="none", logsumexp=False, **options)
     """
     given = _read("attention", q, k, v, weights, _DROPOUT_DEFAULTS, options)
     terms = terms_of(mask, q)
-    _draw("attention", given, lambda: [(*q.shape[:-1], k.shape[-2])])
+    _draw("attention", given, q, (*q.shape[:-1], *k.shape[-2:-1]))
     found = _called(
         "attention",
         _operators.attention,
@@ -213,11 +213,7 @@ def attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, *, logsumexp=False, **
         if not isinstance(ends, Tensor):
             raise TypeError(f"attention_varlen: expected {name} to be a tensor, got {describe(ends)}")
 
-    def shapes():
-        pairs = zip(cu_seqlens_q.diff().tolist(), cu_seqlens_k.diff().tolist(), strict=True)
-        return [(q.shape[1], queries, keys) for queries, keys in pairs]
-
-    _draw("attention_varlen", given, shapes)
+    _draw("attention_varlen", given, q, q.shape[1:2], cu_seqlens_q, cu_seqlens_k)
     found = _called(
         "attention_varlen",
         _operators.attention_varlen,
@@ -258,7 +254,7 @@ def draw_dropout_key(generator: torch.Generator | None = None) -> Tensor:
         key = draw_dropout_key()
         y = attention(q, k, v, dropout_p=0.1, dropout_key=key)
     """
-    return _operators.draw_dropout_key(generator)
+    return _called("draw_dropout_key", _operators.draw_dropout_key, _salt(), generator=generator)
 
 
 @dataclass(frozen=True)
@@ -363,18 +359,29 @@ def _read(caller, q, k, v, weights, defaults, options):
     return given
 
 
-def _draw(caller, given, shapes):
-    """Draws the random numbers of a call from its generator, if it has one. ``shapes`` gives the shapes of the weights."""
+def _draw(caller, given, q, sizes, *ends):
+    """Draws the key of a call that needs one. ``sizes``: of the weights, or the number of heads of packed sequences."""
     generator, p = given.pop("generator"), given["dropout_p"]
-    if generator is None:
-        return
     if given["dropout_key"] is not None:
-        raise ValueError(f"{caller}: expected a generator or a dropout_key, got both")
-    if not 0.0 < p < 1.0:
-        return  # nothing is drawn
-    if given["dropout_stream"] != "aten":
-        given["dropout_key"] = draw_dropout_key(generator)
+        if generator is not None:
+            raise ValueError(f"{caller}: expected a generator or a dropout_key, got both")
         return
-    given["dropout_key"] = generator.get_state()
-    for shape in shapes():  # the call uses the state; this advances the generator past the numbers that it draws
-        torch.empty(shape).bernoulli_(1.0 - p, generator=generator)
+    try:
+        if not 0.0 < p < 1.0:
+            return
+    except TypeError:  # the operator says what it wants
+        return
+    if given["dropout_stream"] == "aten":
+        state = _called(caller, _operators.draw_dropout_state, _salt(), p, sizes, *ends, generator=generator)
+        given["dropout_key"] = state.to(q.device)
+    else:
+        given["dropout_key"] = _called(caller, _operators.draw_dropout_key, _salt(), generator=generator)
+
+
+def _salt():
+    """Nothing, from an operator that PyTorch knows to be random.
+
+    A compiler may merge two equal calls of an operator that is not on PyTorch's own list, whatever its tags say; those that draw
+    differ by this argument. ``vmap`` obeys its ``randomness`` here. It draws no number, and is on the CPU under any default.
+    """
+    return torch.randperm(0, device="cpu")

@@ -183,9 +183,66 @@ class TestReach:
         assert found == (taken, 0)
 
 
+class TestRandomness:
+    """Dropout is PyTorch's where a compiler or a transform sees the call, so it is as random as without this package."""
+
+    @pytest.mark.parametrize("backend", ["aot_eager", "aot_eager_decomp_partition", "inductor"])
+    def test_two_compiled_calls(self, backend):
+        x = torch.randn(SHAPE, requires_grad=True)
+        call = lambda x: F.scaled_dot_product_attention(x, x, x, dropout_p=0.5)
+        torch._dynamo.reset()
+        attentive.enable()
+        first, second = torch.compile(lambda x: (call(x), call(x)), fullgraph=True, backend=backend)(x)
+        assert not first.equal(second)
+
+    @pytest.mark.parametrize("use_reentrant", [False, True])
+    def test_checkpoint(self, use_reentrant):
+        from torch.utils.checkpoint import checkpoint
+        q, v = torch.randn(SHAPE), torch.randn(SHAPE, requires_grad=True)
+        attentive.enable()
+        y = checkpoint(lambda v: F.scaled_dot_product_attention(q, q, v, dropout_p=0.5), v, use_reentrant=use_reentrant)
+        y.sum().backward()
+        assert attentive.report().taken == 2
+        torch.testing.assert_close((v.grad * v).sum(), y.sum(), rtol=1e-4, atol=1e-2)  # one mask in both passes
+
+    def test_torchscript(self):
+        x = torch.randn(SHAPE)
+        attentive.enable()
+        scripted = torch.jit.script(scripted_twice)
+        for _ in range(4):  # the executor changes its graph during the first calls
+            first, second = scripted(x)
+            assert not first.equal(second)
+        assert attentive.report().taken == 8
+
+    @pytest.mark.parametrize("mapped", [True, False], ids=["items", "one call for all items"])
+    @pytest.mark.parametrize("randomness", ["error", "same", "different"])
+    def test_vmap(self, randomness, mapped):
+        x = torch.randn(SHAPE)
+
+        def call(item):
+            return F.scaled_dot_product_attention(*[item if mapped else x] * 3, dropout_p=0.5) + 0 * item
+
+        def outcome():
+            torch.manual_seed(2)
+            try:
+                y = torch.func.vmap(call, randomness=randomness)(x.expand(3, *SHAPE))
+            except RuntimeError as error:
+                return str(error)
+            return "equal items" if y[0].equal(y[1]) else "other items"
+        want = outcome()
+        attentive.enable()
+        assert outcome() == want
+        if mapped:
+            assert {"error": "randomness error mode", "same": "equal items", "different": "other items"}[randomness] in want
+
+
 class CallsFunction(torch.nn.Module):
     def forward(self, x):
         return F.scaled_dot_product_attention(x, x, x, is_causal=True)
+
+
+def scripted_twice(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return (F.scaled_dot_product_attention(x, x, x, dropout_p=0.5), F.scaled_dot_product_attention(x, x, x, dropout_p=0.5))
 
 
 def scripted_attention(x: torch.Tensor) -> torch.Tensor:

@@ -369,6 +369,10 @@ class TestErrors:
         self.refused(TypeError, "Mask: expected a bool tensor", mask=torch.zeros(3, 3))
         self.refused(TypeError, "scale", scale="half")
         self.refused(TypeError, "sinks", sinks=3)
+        self.refused(TypeError, "attention: expected dropout_p of type float, got str", dropout_p="half")
+        for stream in ("any", "aten"):
+            self.refused(TypeError, "attention: expected generator of type .*, got int", dropout_p=0.5, generator=3,
+                         dropout_stream=stream)
         x = torch.randn(1, 2, 3, 4)
         with pytest.raises(TypeError, match="expected q, k and v of one dtype"):
             attention(x, x, x.double())

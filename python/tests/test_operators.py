@@ -58,9 +58,16 @@ class TestOpcheck:
     def test_drawing(self):
         """A call that draws differs from its repetition, so ahead-of-time dispatch is not compared."""
         tests = ("test_schema", "test_faketensor", "test_autograd_registration")
-        torch.library.opcheck(OPERATORS.attention.default, qkv(grad=True), {"dropout_p": 0.3}, test_utils=tests)
-        torch.library.opcheck(OPERATORS.attention_varlen.default, packed(grad=True), {"dropout_p": 0.3}, test_utils=tests)
-        torch.library.opcheck(OPERATORS.draw_dropout_key.default, (), {}, test_utils=tests[0])
+        salt = torch.randperm(0)
+        torch.library.opcheck(OPERATORS.draw_dropout_key.default, (salt,), test_utils=tests)
+        torch.library.opcheck(OPERATORS.draw_dropout_state.default, (salt, 0.3, (B, H, L, S)), test_utils=tests)
+        torch.library.opcheck(OPERATORS.draw_dropout_state.default, (salt, 0.3, (H,), *packed()[3:]), test_utils=tests)
+
+    def test_only_the_operators_that_draw_are_random(self):
+        for name in ("attention", "attention_varlen", "attention_backward", "attention_varlen_backward"):
+            assert torch.Tag.nondeterministic_seeded not in getattr(OPERATORS, name).default.tags
+        for name in ("draw_dropout_key", "draw_dropout_state"):
+            assert torch.Tag.nondeterministic_seeded in getattr(OPERATORS, name).default.tags
 
 
 class TestGradients:
@@ -273,22 +280,136 @@ class TestCompile:
             compilations.append(len(graphs))
         assert compilations[1:] == compilations[:-1]  # nothing is compiled again for other sizes
 
-    def test_drawing(self):
-        """A compiled program draws as often as it runs."""
-        compiled = torch.compile(Attend(dropout_p=0.5), fullgraph=True)
-        q, k, v = qkv()
-        first, second = compiled(q, k, v), compiled(q, k, v)
-        assert not first.equal(second)
-        torch.manual_seed(4)
-        want = attention(q, k, v, dropout_p=0.5)
-        torch.manual_seed(4)
-        torch.testing.assert_close(compiled(q, k, v), want)
-
     def test_packed(self):
         *tokens, ends_q, ends_k = packed()
         compiled = torch.compile(lambda q, k, v: attention_varlen(q, k, v, ends_q, ends_k, causal="bottom_right"), fullgraph=True)
         want = trained(lambda q, k, v: attention_varlen(q, k, v, ends_q, ends_k, causal="bottom_right"), tokens)
         assert_same(trained(compiled, tokens), want)
+
+
+def drawn(q, k, v):
+    return attention(q, k, v, dropout_p=0.5)
+
+
+def drawn_by_key(q, k, v):
+    return attention(q, k, v, dropout_p=0.5, dropout_key=attentive.draw_dropout_key())
+
+
+def drawn_as_by_nn_dropout(q, k, v):
+    return attention(q, k, v, dropout_p=0.5, dropout_stream="aten")
+
+
+ENDS = torch.tensor([0, 4, 10]), torch.tensor([0, 8, 14])
+
+
+def drawn_packed(q, k, v, stream="any"):
+    q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in (q, k, v))
+    return attention_varlen(q, k, v, *ENDS, dropout_p=0.5, dropout_stream=stream)
+
+
+def drawn_packed_as_by_nn_dropout(q, k, v):
+    return drawn_packed(q, k, v, "aten")
+
+
+every_drawing_call = pytest.mark.parametrize(
+    "call", [drawn, drawn_by_key, drawn_as_by_nn_dropout, drawn_packed, drawn_packed_as_by_nn_dropout])
+
+
+def assert_one_mask(output, v):
+    """The output is linear in the values, so its sum comes from the gradient if both passes drop the same weights."""
+    output.sum().backward()
+    torch.testing.assert_close((v.grad * v).sum(), output.sum(), rtol=1e-4, atol=1e-3)
+
+
+@pytest.fixture
+def fresh():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.mark.usefixtures("fresh")
+class TestDrawingPrograms:
+    """Calls with equal inputs draw twice, whoever rewrites the program; torch.manual_seed gives the bits of eager calls."""
+
+    @every_drawing_call
+    @pytest.mark.parametrize("grad", [False, True], ids=["inference", "training"])
+    @pytest.mark.parametrize("backend", ["aot_eager", "aot_eager_decomp_partition", "inductor"])
+    def test_compiled(self, backend, grad, call):
+        inputs = qkv(grad=grad)
+        program = lambda *inputs: (call(*inputs), call(*inputs))
+        compiled = torch.compile(program, fullgraph=True, backend=backend)
+        torch.manual_seed(4)
+        first, second = compiled(*inputs)
+        again, _ = compiled(*inputs)
+        torch.manual_seed(4)
+        want = program(*inputs)
+        assert not first.equal(second) and not first.equal(again) and not second.equal(again)
+        torch.testing.assert_close((first, second), want)
+        if grad:
+            assert_one_mask(first + 2 * second, inputs[2])
+
+    @every_drawing_call
+    def test_compiled_beside_others(self, call):
+        """Under fallback_random, a compiled program has the bits of the eager one, in both passes."""
+        import torch._inductor.config as inductor
+        inputs = qkv(grad=True)
+
+        def program(q, k, v):
+            total = 0
+            for _ in range(3):
+                y = call(torch.nn.functional.dropout(q, 0.2), k, torch.nn.functional.dropout(v, 0.3))
+                total = total + torch.rand_like(y) * y
+            return total
+        results = []
+        with inductor.patch(fallback_random=True):
+            for one in (program, torch.compile(program, fullgraph=True)):
+                torch.manual_seed(6)
+                y = one(*inputs)
+                results.append([y, *torch.autograd.grad(y.square().sum(), inputs), torch.get_rng_state()])
+        torch.testing.assert_close(results[1], results[0])
+
+    @every_drawing_call
+    @pytest.mark.parametrize("use_reentrant", [False, True], ids=["hooks", "reentrant"])
+    @pytest.mark.parametrize("backend", [None, "aot_eager", "inductor"])
+    def test_checkpointed(self, backend, use_reentrant, call):
+        from torch.utils.checkpoint import checkpoint
+        inputs = qkv(grad=True)
+        program = lambda *x: checkpoint(lambda *x: call(*x) + 2 * call(*x), *x, use_reentrant=use_reentrant)
+        if backend:
+            program = torch.compile(program, fullgraph=True, backend=backend)
+        torch.manual_seed(4)
+        y = program(*inputs)
+        torch.manual_seed(4)
+        torch.testing.assert_close(y, call(*inputs) + 2 * call(*inputs))
+        assert_one_mask(y, inputs[2])
+
+    @every_drawing_call
+    def test_exported(self, call, tmp_path):
+        class Twice(torch.nn.Module):
+            def forward(self, q, k, v):
+                return call(q, k, v), call(q, k, v)
+        inputs = tuple(qkv())
+        torch.export.save(torch.export.export(Twice(), inputs), tmp_path / "twice.pt2")
+        program = torch.export.load(tmp_path / "twice.pt2")
+        package = torch._inductor.aoti_compile_and_package(program, package_path=str(tmp_path / "twice_package.pt2"))
+        torch.manual_seed(4)
+        want = Twice()(*inputs)
+        for one in (program.module(), program.run_decompositions().module(), torch.compile(program.module()),
+                    torch._inductor.aoti_load_package(package)):
+            torch.manual_seed(4)
+            first, second = one(*inputs)
+            assert not first.equal(second)
+            torch.testing.assert_close((first, second), want)
+            assert not first.equal(one(*inputs)[0])
+
+    @every_drawing_call
+    def test_traced_to_torchscript(self, call):
+        inputs = tuple(qkv())
+        traced = torch.jit.trace(lambda *x: (call(*x), call(*x)), inputs, check_trace=False)
+        for _ in range(4):  # the executor changes its graph during the first calls
+            first, second = traced(*inputs)
+            assert not first.equal(second)
 
 
 def exported():
@@ -375,6 +496,40 @@ class TestTransforms:
         q, k, v = qkv()
         with pytest.raises(RuntimeError, match="functorch"):
             torch.func.grad(lambda q: attention(q, k, v).sum())(q)
+
+    @every_drawing_call
+    def test_randomness_of_vmap(self, call):
+        items = [torch.stack([x, x, x]) for x in qkv()]
+        with pytest.raises(RuntimeError, match="randomness error mode"):
+            torch.func.vmap(call)(*items)
+        torch.manual_seed(4)
+        same = torch.func.vmap(call, randomness="same")(*items)
+        torch.manual_seed(4)
+        different = torch.func.vmap(call, randomness="different")(*items)
+        torch.manual_seed(4)
+        want = [call(*(x[n] for x in items)) for n in range(3)]
+        for n in range(3):
+            torch.testing.assert_close(same[n], want[0])
+            torch.testing.assert_close(different[n], want[n])
+            assert not want[n].equal(want[n - 1])
+
+    @every_drawing_call
+    @pytest.mark.usefixtures("fresh")
+    def test_randomness_of_a_compiled_vmap(self, call):
+        items = [torch.stack([x, x]) for x in qkv()]
+        mapped = lambda randomness: torch.compile(
+            lambda *x: torch.func.vmap(call, randomness=randomness)(*x), fullgraph=True, backend="aot_eager")(*items)
+        same, different = mapped("same"), mapped("different")
+        torch.testing.assert_close(same[0], same[1])
+        assert not different[0].equal(different[1])
+        with pytest.raises(Exception, match="randomness error mode"):
+            mapped("error")
+
+    def test_vmap_of_a_call_that_draws_nothing(self):
+        items = [torch.stack([x, x]) for x in qkv()]
+        for options in ({"dropout_p": 0.5, "dropout_key": torch.tensor(3)}, {"dropout_p": 0.0}, {"dropout_p": 1.0}):
+            got = torch.func.vmap(lambda *x: attention(*x, **options))(*items)
+            torch.testing.assert_close(got[1], attention(*qkv(), **options))
 
     def test_vmap(self):
         q, k, v = (torch.stack([x, x + 1, x * 2]) for x in qkv())

@@ -73,18 +73,17 @@ class OperatorCall : public torch::autograd::Function<OperatorCall<kKind>> {
     const auto results = run(kKind, op, call);
     variable_list saved;
     for (const auto tensor : kTensors) saved.push_back(std::exchange(call.*tensor, Tensor()));
-    saved.back() = results.dropout_key;
     saved.push_back(results.output);
     saved.push_back(results.statistics);
     context->save_for_backward(std::move(saved));
     arguments.call = std::move(call);
     context->saved_data["kept"] = c10::IValue::make_capsule(kept);
     context->set_materialize_grads(false);  // zeros of the weights' size would cost O(L S) memory
-    variable_list plain{results.statistics, results.dropout_key};
+    variable_list plain{results.statistics};
     if (arguments.call.weights == Weights::None && kKind == Kind::Padded) plain.push_back(results.weights);
     if (!arguments.call.logsumexp) plain.push_back(results.logsumexp);
     context->mark_non_differentiable(plain);
-    variable_list returned{results.output, results.logsumexp, results.statistics, results.dropout_key};
+    variable_list returned{results.output, results.logsumexp, results.statistics};
     if (kKind == Kind::Padded) returned.push_back(results.weights);
     return returned;
   }
@@ -94,7 +93,7 @@ class OperatorCall : public torch::autograd::Function<OperatorCall<kKind>> {
     variable_list gradients(8);
     auto arguments =
         c10::static_intrusive_pointer_cast<Kept>(context->saved_data["kept"].toCapsule())->arguments;
-    arguments.incoming = {incoming[0], kKind == Kind::Padded ? incoming[4] : Tensor(), incoming[1]};
+    arguments.incoming = {incoming[0], kKind == Kind::Padded ? incoming[3] : Tensor(), incoming[1]};
     const auto& given = arguments.incoming;
     if (!given.output.defined() && !given.weights.defined() && !given.logsumexp.defined()) return gradients;
     const auto saved = context->get_saved_variables();
@@ -132,8 +131,8 @@ void forward_with_autograd(const c10::OperatorHandle& op, Stack* stack) {
   const auto returned =
       OperatorCall<kKind>::apply(call.q, call.k, call.v, as_optional(call.bias),
                                  as_optional(call.alibi_slopes), as_optional(call.sinks), op, call);
-  Results results{returned[0], {}, returned[1], returned[2], returned[3]};
-  if (kKind == Kind::Padded) results.weights = returned[4];
+  Results results{returned[0], {}, returned[1], returned[2]};
+  if (kKind == Kind::Padded) results.weights = returned[3];
   push(kKind, results, *stack);
 }
 

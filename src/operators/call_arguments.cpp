@@ -170,7 +170,7 @@ requires std::same_as<std::remove_const_t<R>, Results>
 void visit(Kind kind, Stream& stream, R& results) {
   stream.tensor(results.output);
   if (kind == Kind::Padded) stream.tensor(results.weights);
-  for (auto* tensor : {&results.logsumexp, &results.statistics, &results.dropout_key}) stream.tensor(*tensor);
+  for (auto* tensor : {&results.logsumexp, &results.statistics}) stream.tensor(*tensor);
 }
 
 template <class Stream, class G>
@@ -235,7 +235,7 @@ std::string forward_schema(Kind kind) {
   const bool packed = kind == Kind::Packed;
   return fmt::format(
       "{}({}{}, *, {}, bool logsumexp=False, bool for_backward=False) -> "
-      "(Tensor output, {}Tensor logsumexp, Tensor statistics, Tensor dropout_key)",
+      "(Tensor output, {}Tensor logsumexp, Tensor statistics)",
       name_of(kind), kInputs, packed ? kLengths : "", options_text(kind), packed ? "" : "Tensor weights, ");
 }
 

@@ -59,7 +59,6 @@ inline constexpr at::Tensor CallArguments::*kTensors[] = {&CallArguments::q,
 struct Results {
   at::Tensor output, weights, logsumexp;
   at::Tensor statistics;  ///< (2, B, H, L), packed (2, H, Tq): maxima and totals of the rows
-  at::Tensor dropout_key;
 };
 
 /// The arguments of a backward operator. The incoming gradients may be undefined.

@@ -1,8 +1,8 @@
 #include "operators/compute.h"
 
+#include <algorithm>
 #include <functional>
 #include <mutex>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -31,8 +31,13 @@ namespace native_cpu = kernels::native_cpu;
 using at::Tensor;
 using kernels::Problem;
 
-// The inputs were cast before autograd saw the call; the backward pass may run under another autocast mode.
-using NoAutocast = c10::impl::ExcludeDispatchKeyGuard;
+// Inside an operator, only the arguments count. The inputs were cast before autograd saw the call; the
+// backward pass may run under another autocast mode. And torch.func.vmap calls an operator for each item with
+// its rules for random operators still set, which crash there.
+struct Inside {
+  const c10::impl::ExcludeDispatchKeyGuard guard{c10::autocast_dispatch_keyset |
+                                                 c10::DispatchKeySet(c10::DispatchKey::FuncTorchVmapMode)};
+};
 
 bool uses_native(const Problem& problem, Backend backend) {
   return (backend == Backend::Auto || backend == Backend::Native) && native_cpu::verdict(problem).can;
@@ -45,38 +50,39 @@ Tensor laid_like(const Tensor& x, const Tensor& like) {
   return x.strides() == promised.strides() ? x : promised.copy_(x);
 }
 
-Tensor generator_state() {
-  auto generator = at::detail::getDefaultCPUGenerator();
+Tensor state_of(at::Generator generator) {
   const std::lock_guard<std::mutex> lock(generator.mutex());
   return generator.get_state();
 }
 
-// Gives a problem the random numbers of the call, drawn if the call has none, and returns their key, which is
-// on the CPU.
-Tensor take_dropout_key(const char* caller, const CallArguments& call, Problem& problem) {
-  if (!problem.has_dropout()) return nothing(at::kLong);
+int64_t state_size() {
+  static const int64_t size = state_of(at::detail::createCPUGenerator()).size(0);
+  return size;
+}
+
+// Gives a problem the random numbers of the call. An operator draws none: a compiler merges equal calls.
+void take_dropout_key(const char* caller, const CallArguments& call, Problem& problem) {
+  if (!problem.has_dropout()) return;
   const bool aten = problem.dropout_stream == DropoutStream::Aten;
-  Tensor key;
-  if (const auto& given = call.dropout_key; given.defined()) {
-    const bool in_reach = given.is_cpu() || given.device() == call.q.device();
-    TORCH_CHECK_VALUE(in_reach && given.scalar_type() == (aten ? at::kByte : at::kLong) &&
-                          given.sizes() == dropout_key_sizes(call.options),
-                      caller, ": expected dropout_key to be ",
-                      aten ? "the state of a CPU generator" : "one int64 number on the CPU", ", got ",
-                      describe(given));
-    key = given.detach().to(at::kCPU, given.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
+  const auto& given = call.dropout_key;
+  if (!given.defined() && problem.dropout_p == 1.0) {
+    problem.dropout_key = 0;
+    return;
   }
+  const bool in_reach = given.defined() && (given.is_cpu() || given.device() == call.q.device());
+  TORCH_CHECK_VALUE(in_reach && given.scalar_type() == (aten ? at::kByte : at::kLong) &&
+                        given.dim() == (aten ? 1 : 0) && (!aten || given.size(0) == state_size()),
+                    caller, ": expected dropout_key to be ",
+                    aten ? "the state of a CPU generator (draw_dropout_state)"
+                         : "one int64 number on the CPU (draw_dropout_key)",
+                    ", got ", given.defined() ? describe(given) : "none");
+  const auto key = given.detach().to(at::kCPU).contiguous();
   if (aten) {
-    if (!key.defined()) return generator_state();  // the call draws from the default generator
     problem.generator = at::detail::createCPUGenerator();
     problem.generator->set_state(key);
-    return key;
+  } else {
+    problem.dropout_key = static_cast<uint64_t>(key.item<int64_t>());
   }
-  if (!key.defined()) {
-    key = problem.dropout_p < 1.0 ? draw_dropout_key(std::nullopt) : at::zeros({}, at::kLong);
-  }
-  problem.dropout_key = static_cast<uint64_t>(key.item<int64_t>());
-  return key;
 }
 
 struct Computed {
@@ -156,12 +162,12 @@ AttentionResult of_rank_4(const AttentionResult& incoming, const Problem& proble
           shaped(incoming.logsumexp, {})};
 }
 
-// A packed call with its random numbers, and the key of these.
-std::pair<PackedCall, Tensor> packed_call_of(const CallArguments& call) {
+// A packed call with its random numbers.
+PackedCall packed_call_of(const CallArguments& call) {
   auto packed =
       packed_call(call.q, call.k, call.v, call.cu_seqlens_q, call.cu_seqlens_k, call.options, call.extras());
-  auto key = take_dropout_key(name_of(Kind::Packed), call, packed.problem);
-  return {std::move(packed), std::move(key)};
+  take_dropout_key(name_of(Kind::Packed), call, packed.problem);
+  return packed;
 }
 
 // Packed tokens (T, H, D) as the problem has them, (1, H, T, D), and back.
@@ -199,7 +205,7 @@ Gradients padded_gradients(const BackwardArguments& arguments, const GradientsOf
 Gradients packed_gradients(const BackwardArguments& arguments, const GradientsOfProblem& compute) {
   const auto& call = arguments.call;
   const auto& incoming = arguments.incoming;
-  const auto packed = packed_call_of(call).first;
+  const auto packed = packed_call_of(call);
   const auto of_rows = incoming.logsumexp.defined() ? incoming.logsumexp.unsqueeze(0) : Tensor();
   auto found = compute(packed.problem, packed.backend, heads_first(arguments.output),
                        arguments.statistics.unsqueeze(1), {heads_first(incoming.output), {}, of_rows});
@@ -217,7 +223,7 @@ Results padded_forward(const CallArguments& call) {
   auto normal = normalize(name_of(Kind::Padded), call.q, call.k, call.v, call.options, call.extras());
   auto& problem = normal.problem;
   Results results;
-  results.dropout_key = take_dropout_key(name_of(Kind::Padded), call, problem);
+  take_dropout_key(name_of(Kind::Padded), call, problem);
   results.output = output_like(call.q, call.v);
   const auto computed = compute(
       name_of(Kind::Padded), call, problem, call.options.backend,
@@ -244,8 +250,7 @@ Results padded_forward(const CallArguments& call) {
 
 Results packed_forward(const CallArguments& call) {
   Results results;
-  PackedCall packed;
-  std::tie(packed, results.dropout_key) = packed_call_of(call);
+  const auto packed = packed_call_of(call);
   const auto& q = call.q;
   const auto floats = q.options().dtype(at::kFloat);
   results.output = at::empty({q.size(0), q.size(1), call.v.size(2)}, q.options());
@@ -265,26 +270,44 @@ Results packed_forward(const CallArguments& call) {
 
 }  // namespace
 
-at::DimVector dropout_key_sizes(const AttentionOptions& options) {
-  if (options.dropout_stream != DropoutStream::Aten) return {};
-  static const int64_t size = generator_state().size(0);
-  return {size};
-}
-
-Tensor draw_dropout_key(const std::optional<at::Generator>& generator) {
+Tensor draw_dropout_key(const Tensor& /*salt*/, const std::optional<at::Generator>& generator) {
   return at::scalar_tensor(static_cast<int64_t>(kernels::draw_dropout_key(generator)), at::kLong);
 }
 
+Tensor draw_dropout_state(const Tensor& /*salt*/, double dropout_p, at::IntArrayRef sizes,
+                          const std::optional<Tensor>& cu_seqlens_q,
+                          const std::optional<Tensor>& cu_seqlens_k,
+                          const std::optional<at::Generator>& generator) {
+  const Inside inside;
+  const auto source = generator ? *generator : at::detail::getDefaultCPUGenerator();
+  auto state = state_of(source);
+  const auto pass = [&](at::IntArrayRef weights) {
+    at::empty(weights, at::kBool).bernoulli_(1.0 - dropout_p, source);
+  };
+  if (!cu_seqlens_q || !cu_seqlens_k) {
+    pass(sizes);
+    return state;
+  }
+  // The call itself refuses lengths that are none.
+  const auto lengths = [](const Tensor& ends) {
+    return ends.to(at::kCPU, at::kLong).flatten().diff().clamp_min(0);
+  };
+  const auto queries = lengths(*cu_seqlens_q), keys = lengths(*cu_seqlens_k);
+  for (int64_t n = 0; n < std::min(queries.numel(), keys.numel()); ++n) {
+    at::DimVector weights(sizes);
+    weights.append({queries.const_data_ptr<int64_t>()[n], keys.const_data_ptr<int64_t>()[n]});
+    pass(weights);
+  }
+  return state;
+}
+
 Results forward(Kind kind, const CallArguments& call) {
-  const NoAutocast no_autocast(c10::autocast_dispatch_keyset);
-  auto results = kind == Kind::Padded ? padded_forward(call) : packed_forward(call);
-  // Every result is on the device of q, as PyTorch assumes of operators without memory.
-  results.dropout_key = results.dropout_key.to(call.q.device());
-  return results;
+  const Inside inside;
+  return kind == Kind::Padded ? padded_forward(call) : packed_forward(call);
 }
 
 Gradients backward(Kind kind, const BackwardArguments& arguments) {
-  const NoAutocast no_autocast(c10::autocast_dispatch_keyset);
+  const Inside inside;
   auto found =
       gradients_of(kind, arguments,
                    [&](const Problem& problem, Backend backend, const Tensor& output,
@@ -308,7 +331,7 @@ Gradients backward(Kind kind, const BackwardArguments& arguments) {
 }
 
 Gradients gradients_with_graph(Kind kind, const BackwardArguments& arguments) {
-  const NoAutocast no_autocast(c10::autocast_dispatch_keyset);
+  const Inside inside;
   const auto& call = arguments.call;
   auto found = gradients_of(
       kind, arguments,
@@ -328,15 +351,16 @@ Gradients gradients_with_graph(Kind kind, const BackwardArguments& arguments) {
   return found;
 }
 
-namespace {
-
-Tensor shape_of_key(const CallArguments& call, const at::TensorOptions& options) {
-  if (call.options.dropout_p <= 0.0) return nothing(options.dtype(at::kLong));
-  const bool aten = call.options.dropout_stream == DropoutStream::Aten;
-  return at::empty(dropout_key_sizes(call.options), options.dtype(aten ? at::kByte : at::kLong));
+Tensor shape_of_key(const Tensor& salt, const std::optional<at::Generator>& /*generator*/) {
+  return at::empty({}, salt.options().dtype(at::kLong));
 }
 
-}  // namespace
+Tensor shape_of_state(const Tensor& salt, double /*dropout_p*/, c10::SymIntArrayRef /*sizes*/,
+                      const std::optional<Tensor>& /*cu_seqlens_q*/,
+                      const std::optional<Tensor>& /*cu_seqlens_k*/,
+                      const std::optional<at::Generator>& /*generator*/) {
+  return at::empty({state_size()}, salt.options().dtype(at::kByte));
+}
 
 Results shapes_of_results(Kind kind, const CallArguments& call) {
   const auto& q = call.q;
@@ -345,7 +369,6 @@ Results shapes_of_results(Kind kind, const CallArguments& call) {
                     call.k.dim(), " and ", call.v.dim());
   const auto wide = q.options().dtype(wide_type(q)), floats = q.options().dtype(at::kFloat);
   Results results;
-  results.dropout_key = shape_of_key(call, q.options());
   if (kind == Kind::Packed) {
     const auto tokens = q.sym_size(0), heads = q.sym_size(1);
     results.output = at::empty_symint({tokens, heads, call.v.sym_size(-1)}, q.options());

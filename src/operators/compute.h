@@ -23,11 +23,19 @@ Gradients backward(Kind kind, const BackwardArguments& arguments);
 /// Gradients that can be differentiated again, by the definition, with O(L S) memory.
 Gradients gradients_with_graph(Kind kind, const BackwardArguments& arguments);
 
-/// The size of a dropout key for a stream: that of a generator's state, or that of one number.
-at::DimVector dropout_key_sizes(const AttentionOptions& options);
+// The operators that draw. PyTorch's compilers merge equal calls of every operator but its own random ones,
+// and torch.func.vmap obeys its `randomness` in those alone. So these take a `salt`: the result, which may be
+// empty, of one of those.
 
 /// Draws the key of one call from a CPU generator; from the default one if none is given.
-at::Tensor draw_dropout_key(const std::optional<at::Generator>& generator);
+at::Tensor draw_dropout_key(const at::Tensor& salt, const std::optional<at::Generator>& generator);
+
+/// The key of one call for the Aten stream: the state of the generator, which passes the numbers of the call.
+/// `sizes`: of the weights, or with packed sequences the number of heads.
+at::Tensor draw_dropout_state(const at::Tensor& salt, double dropout_p, at::IntArrayRef sizes,
+                              const std::optional<at::Tensor>& cu_seqlens_q,
+                              const std::optional<at::Tensor>& cu_seqlens_k,
+                              const std::optional<at::Generator>& generator);
 
 // Shapes and memory layouts that the operators promise, for tensors with memory and for those of symbolic
 // size without.
@@ -58,6 +66,11 @@ inline at::ScalarType wide_type(const at::Tensor& q) {
 /// Results and gradients of the shapes, dtypes and strides that `forward` and `backward` return.
 Results shapes_of_results(Kind kind, const CallArguments& call);
 Gradients shapes_of_gradients(const BackwardArguments& arguments);
+at::Tensor shape_of_key(const at::Tensor& salt, const std::optional<at::Generator>& generator);
+at::Tensor shape_of_state(const at::Tensor& salt, double dropout_p, c10::SymIntArrayRef sizes,
+                          const std::optional<at::Tensor>& cu_seqlens_q,
+                          const std::optional<at::Tensor>& cu_seqlens_k,
+                          const std::optional<at::Generator>& generator);
 
 // The operators under autograd and under autocast.
 

@@ -115,14 +115,23 @@ TORCH_LIBRARY(attentive, library) {
   const std::vector<at::Tag> pure{at::Tag::pt2_compliant_tag};
   const std::vector<at::Tag> drawing{at::Tag::pt2_compliant_tag, at::Tag::nondeterministic_seeded};
   for (const auto kind : {Kind::Padded, Kind::Packed}) {
-    library.def(attentive::operators::forward_schema(kind).c_str(), drawing);
+    library.def(attentive::operators::forward_schema(kind).c_str(), pure);
     library.def(attentive::operators::backward_schema(kind).c_str(), pure);
   }
   attentive::operators::implement<Kind::Padded>(library, "attention", "attention_backward");
   attentive::operators::implement<Kind::Packed>(library, "attention_varlen", "attention_varlen_backward");
-  library.def("draw_dropout_key(Generator? generator=None) -> Tensor", drawing);
-  library.impl("draw_dropout_key", c10::DispatchKey::CompositeExplicitAutograd,
+  library.def("draw_dropout_key(Tensor salt, *, Generator? generator=None) -> Tensor", drawing);
+  library.def(
+      "draw_dropout_state(Tensor salt, float dropout_p, SymInt[] sizes, Tensor? cu_seqlens_q=None, "
+      "Tensor? cu_seqlens_k=None, *, Generator? generator=None) -> Tensor",
+      drawing);
+  using c10::DispatchKey;
+  library.impl("draw_dropout_key", DispatchKey::CompositeExplicitAutograd,
                attentive::operators::draw_dropout_key);
+  library.impl("draw_dropout_key", DispatchKey::Meta, attentive::operators::shape_of_key);
+  library.impl("draw_dropout_state", DispatchKey::CompositeExplicitAutograd,
+               attentive::operators::draw_dropout_state);
+  library.impl("draw_dropout_state", DispatchKey::Meta, attentive::operators::shape_of_state);
   library.def("merge_attention(Tensor[] outputs, Tensor[] logsumexps) -> (Tensor output, Tensor logsumexp)",
               pure);
   // The second key is that of torch.func.vmap, which asks each composed operator for it.
@@ -132,7 +141,7 @@ TORCH_LIBRARY(attentive, library) {
   library.def(attentive::operators::explain_schema().c_str());
   library.impl(
       "explain",
-      torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd,
+      torch::dispatch(DispatchKey::CompositeImplicitAutograd,
                       torch::CppFunction::makeFromBoxedFunction<&attentive::operators::explain_kernel>()));
 
   library.def("accelerate_sdpa(bool exact_dropout=False) -> ()", attentive::operators::accelerate);

@@ -3,6 +3,7 @@
 #include "support/errors.h"
 
 #include <ATen/ops/randn.h>
+#include <ATen/ops/randperm.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <catch2/catch_test_macros.hpp>
@@ -39,12 +40,23 @@ TEST_CASE("an option that does not exist is refused by name", "[operators][error
 
 TEST_CASE("a dropout key of another kind is refused", "[operators][errors]") {
   CHECK(refusal({{"dropout_p", 0.5}, {"dropout_key", at::zeros({2}, at::kLong)}}) ==
-        "attention: expected dropout_key to be one int64 number on the CPU, got Long tensor of shape (2,)");
+        "attention: expected dropout_key to be one int64 number on the CPU (draw_dropout_key), got Long "
+        "tensor of shape (2,)");
   CHECK(refusal({{"dropout_p", 0.5}, {"dropout_key", at::zeros({})}}) ==
-        "attention: expected dropout_key to be one int64 number on the CPU, got Float tensor of shape ()");
+        "attention: expected dropout_key to be one int64 number on the CPU (draw_dropout_key), got Float "
+        "tensor of shape ()");
   CHECK(
       refusal({{"dropout_p", 0.5}, {"dropout_stream", "aten"}, {"dropout_key", at::zeros({}, at::kLong)}}) ==
-      "attention: expected dropout_key to be the state of a CPU generator, got Long tensor of shape ()");
+      "attention: expected dropout_key to be the state of a CPU generator (draw_dropout_state), got Long "
+      "tensor of shape ()");
+}
+
+TEST_CASE("dropout without a key is refused, because a compiler would merge equal calls",
+          "[operators][errors]") {
+  CHECK(refusal({{"dropout_p", 0.5}}) ==
+        "attention: expected dropout_key to be one int64 number on the CPU (draw_dropout_key), got none");
+  CHECK(refusal({{"dropout_p", 0.5}, {"dropout_stream", "aten"}}) ==
+        "attention: expected dropout_key to be the state of a CPU generator (draw_dropout_state), got none");
 }
 
 TEST_CASE("the operators refuse what the functions refuse", "[operators][errors]") {
@@ -109,13 +121,14 @@ std::vector<at::IValue> check_operator(const std::string& name, const std::vecto
 // Both operators of a call, in inference and for training.
 void check_both(const OptionCall& call) {
   const at::NoGradGuard no_grad;
-  auto named = arguments_of(call.options, call.extras);
+  at::DimVector weights(call.q.sizes());
+  weights.back() = call.k.size(-2);
+  auto named = with_key(arguments_of(call.options, call.extras), weights);
   check_operator("attention", {call.q, call.k, call.v}, named);
   named["for_backward"] = true;
   const auto results = check_operator("attention", {call.q, call.k, call.v}, named);
   named.erase("for_backward");
   named.erase("logsumexp");
-  if (results[4].toTensor().numel() > 0) named["dropout_key"] = results[4];
   named["want_bias"] = !call.extras.mask.bias_terms().empty();
   named["want_alibi_slopes"] = call.extras.alibi_slopes.defined();
   named["want_sinks"] = call.extras.sinks.defined();
@@ -175,6 +188,14 @@ TEST_CASE("the packed operators know the shapes of their results", "[operators][
       "attention_varlen_backward",
       {at::randn_like(results[0].toTensor()), at::IValue(), q, k, v, ends_q, ends_k, results[0], results[2]},
       {{"alibi_slopes", slopes}, {"want_alibi_slopes", true}});
+}
+
+TEST_CASE("the drawing operators know the shapes of their results", "[operators][shapes]") {
+  const auto salt = at::randperm(0);
+  check_operator("draw_dropout_key", {salt}, {});
+  check_operator("draw_dropout_state", {salt, 0.5, at::IntArrayRef{2, 4, 7, 9}}, {});
+  const auto ends = at::tensor({0, 4, 9});
+  check_operator("draw_dropout_state", {salt, 0.5, at::IntArrayRef{4}, ends, ends}, {});
 }
 
 // The operator `attention_varlen` computes what the function of the same name computes.
@@ -237,8 +258,9 @@ TEST_CASE("the packed operator computes what the function does", "[operators][pa
   if (learned) leaves.insert(leaves.end(), {extras.alibi_slopes, extras.sinks});
 
   at::manual_seed(13);
-  const auto results = call_operator("attention_varlen", {call.q, call.k, call.v, call.ends_q, call.ends_k},
-                                     without_masks(arguments_of(options, extras)));
+  const auto results = call_operator(
+      "attention_varlen", {call.q, call.k, call.v, call.ends_q, call.ends_k},
+      with_key(without_masks(arguments_of(options, extras)), {call.q.size(1)}, call.ends_q, call.ends_k));
   const auto logsumexp = if_asked(learned, results[1]);
   at::manual_seed(13);
   const auto want = attention_varlen(call.q, call.k, call.v, call.ends_q, call.ends_k, options, extras);

@@ -1,6 +1,7 @@
 #include "operators/operator_calls.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/randperm.h>
 #include <catch2/catch_test_macros.hpp>
 
 #include <attentive/operators.h>
@@ -71,6 +72,17 @@ Named arguments_of(const AttentionOptions& options, const AttentionExtras& extra
   return named_ones;
 }
 
+Named with_key(Named named, at::IntArrayRef sizes, const at::Tensor& ends_q, const at::Tensor& ends_k) {
+  const double p = named.at("dropout_p").toDouble();
+  if (!(p > 0.0 && p < 1.0)) return named;
+  const bool aten = named.at("dropout_stream").toStringRef() == "aten";
+  const auto salt = at::randperm(0);
+  named["dropout_key"] =
+      (aten ? call_operator("draw_dropout_state", {salt, p, sizes, optional(ends_q), optional(ends_k)})
+            : call_operator("draw_dropout_key", {salt}))[0];
+  return named;
+}
+
 at::Tensor if_asked(bool asked, const at::IValue& result) {
   const auto& x = result.toTensor();
   if (!asked) CHECK(x.sizes() == at::IntArrayRef{0});
@@ -78,9 +90,11 @@ at::Tensor if_asked(bool asked, const at::IValue& result) {
 }
 
 AttentionResult by_operator(const OptionCall& call) {
-  const auto results =
-      call_operator("attention", {call.q, call.k, call.v}, arguments_of(call.options, call.extras));
-  REQUIRE(results.size() == 5);
+  at::DimVector weights(call.q.sizes());
+  weights.back() = call.k.size(-2);
+  const auto results = call_operator("attention", {call.q, call.k, call.v},
+                                     with_key(arguments_of(call.options, call.extras), weights));
+  REQUIRE(results.size() == 4);
   return {results[0].toTensor(), if_asked(call.extras.weights != Weights::None, results[1]),
           if_asked(call.extras.logsumexp, results[2])};
 }

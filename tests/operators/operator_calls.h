@@ -26,6 +26,11 @@ std::vector<at::IValue> call_operator(const std::string& name, const std::vector
 /// The arguments of `attention` but q, k and v, by name.
 Named arguments_of(const AttentionOptions& options, const AttentionExtras& extras);
 
+/// The arguments with the dropout key that a call with them needs, drawn from the default generator.
+/// `sizes`: of the weights, or the number of heads of packed sequences, whose ends follow.
+Named with_key(Named named, at::IntArrayRef sizes, const at::Tensor& ends_q = {},
+               const at::Tensor& ends_k = {});
+
 /// Computes a call by the operator `attention`.
 AttentionResult by_operator(const OptionCall& call);
 

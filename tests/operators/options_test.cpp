@@ -127,32 +127,23 @@ TEST_CASE("the operator accepts every rank", "[operators][options]") {
   for (const auto type : kTypes) check_call(call, type, Backend::Auto);
 }
 
-TEST_CASE("a key that the operator drew repeats the call", "[operators][dropout]") {
+TEST_CASE("the operator draws nothing: a key gives a call's bits", "[operators][dropout]") {
   const auto stream = GENERATE("any", "counter", "aten");
   const auto type = GENERATE(at::kFloat, at::kDouble);
   const auto call = cast(plain_call(), type);
   const Named dropout{{"dropout_p", 0.4}, {"dropout_stream", stream}};
-  const auto drawn = call_operator("attention", {call.q, call.k, call.v}, dropout);
-  auto again = dropout;
-  again["dropout_key"] = drawn[4];
+  const auto drawn = [&] { return with_key(dropout, {2, 4, 7, 9}); };
+  const auto output = [&](const Named& named) {
+    return call_operator("attention", {call.q, call.k, call.v}, named)[0].toTensor();
+  };
+  const auto keyed = drawn();
+  const auto want = output(keyed);
   at::manual_seed(91);
   const auto before = at::rand({1}).item<float>();
   at::manual_seed(91);
-  const auto repeated = call_operator("attention", {call.q, call.k, call.v}, again);
-  CHECK(at::rand({1}).item<float>() == before);  // nothing was drawn
-  CHECK(repeated[0].toTensor().equal(drawn[0].toTensor()));
-  CHECK(repeated[4].toTensor().equal(drawn[4].toTensor()));
-  const auto other = call_operator("attention", {call.q, call.k, call.v}, dropout);
-  CHECK_FALSE(other[0].toTensor().equal(drawn[0].toTensor()));
-}
-
-TEST_CASE("draw_dropout_key draws what a call draws", "[operators][dropout]") {
-  const auto call = cast(plain_call(), at::kFloat);
-  at::manual_seed(5);
-  const auto key = call_operator("draw_dropout_key", {});
-  at::manual_seed(5);
-  const auto drawn = call_operator("attention", {call.q, call.k, call.v}, {{"dropout_p", 0.4}});
-  CHECK(drawn[4].toTensor().equal(key[0].toTensor()));
+  CHECK(output(keyed).equal(want));
+  CHECK(at::rand({1}).item<float>() == before);
+  CHECK_FALSE(output(drawn()).equal(want));
 }
 
 TEST_CASE("under autocast, the operator casts q, k and v", "[operators][autocast]") {

@@ -73,11 +73,13 @@ at::Tensor drop(const Problem& problem, const Rectangle& part, const at::Tensor&
   const double p = problem.dropout_p;
   if (p == 1.0) return at::zeros_like(weights);
   if (problem.dropout_stream == DropoutStream::Aten) {
-    if (!weights.device().is_cpu()) return at::dropout(weights, p, /*train=*/true);
+    const bool on_cpu = weights.device().is_cpu();
+    if (!on_cpu && !problem.generator) return at::dropout(weights, p, /*train=*/true);
     // Draws as nn::Dropout does: one bernoulli_ over the whole tensor in row-major order.
-    const auto noise = at::empty_like(weights, weights.options(), at::MemoryFormat::Contiguous)
-                           .bernoulli_(1 - p, problem.generator);
-    return weights * noise.div_(1 - p);
+    const auto noise =
+        at::empty_like(weights, weights.options().device(at::kCPU), at::MemoryFormat::Contiguous)
+            .bernoulli_(1 - p, problem.generator);
+    return weights * noise.div_(1 - p).to(weights.device());
   }
   if (weights.is_meta()) return weights * 1.0;
   const auto keep = counter_keep_mask(*problem.dropout_key, p, problem.batch_offset, problem.batch(),
