@@ -58,6 +58,10 @@ struct Kept : torch::CustomClassHolder {
 template <Kind kKind>
 class OperatorCall : public torch::autograd::Function<OperatorCall<kKind>> {
  public:
+  struct Returned {
+    enum : size_t { output, logsumexp, statistics, weights };  // the weights of padded calls alone
+  };
+
   // The first six tensors are inputs so that autograd computes their gradients.
   static variable_list forward(AutogradContext* context, const Tensor& /*q*/, const Tensor& /*k*/,
                                const Tensor& /*v*/, const std::optional<Tensor>& bias,
@@ -89,24 +93,28 @@ class OperatorCall : public torch::autograd::Function<OperatorCall<kKind>> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& incoming) {
-    // One entry for each argument of forward() after the context.
-    variable_list gradients(8);
+    constexpr size_t kArguments = 8;  // of forward() after the context
+    const variable_list none(kArguments);
     auto arguments =
         c10::static_intrusive_pointer_cast<Kept>(context->saved_data["kept"].toCapsule())->arguments;
-    arguments.incoming = {incoming[0], kKind == Kind::Padded ? incoming[3] : Tensor(), incoming[1]};
+    arguments.incoming = {incoming[Returned::output],
+                          kKind == Kind::Padded ? incoming[Returned::weights] : Tensor(),
+                          incoming[Returned::logsumexp]};
     const auto& given = arguments.incoming;
-    if (!given.output.defined() && !given.weights.defined() && !given.logsumexp.defined()) return gradients;
+    if (!given.output.defined() && !given.weights.defined() && !given.logsumexp.defined()) return none;
     const auto saved = context->get_saved_variables();
     for (size_t i = 0; i < std::size(kTensors); ++i) arguments.call.*kTensors[i] = saved[i];
     arguments.output = saved[std::size(kTensors)];
     arguments.statistics = saved[std::size(kTensors) + 1];
     const auto found = run_backward(kKind, arguments);
-    gradients[0] = found.q;
-    gradients[1] = found.k;
-    gradients[2] = found.v;
-    if (arguments.want_bias) gradients[3] = found.bias;
-    if (arguments.want_alibi_slopes) gradients[4] = found.alibi_slopes;
-    if (arguments.want_sinks) gradients[5] = found.sinks;
+    const auto if_wanted = [](bool wanted, const Tensor& gradient) { return wanted ? gradient : Tensor(); };
+    variable_list gradients{found.q,
+                            found.k,
+                            found.v,
+                            if_wanted(arguments.want_bias, found.bias),
+                            if_wanted(arguments.want_alibi_slopes, found.alibi_slopes),
+                            if_wanted(arguments.want_sinks, found.sinks)};
+    gradients.resize(kArguments);
     return gradients;
   }
 
@@ -131,8 +139,10 @@ void forward_with_autograd(const c10::OperatorHandle& op, Stack* stack) {
   const auto returned =
       OperatorCall<kKind>::apply(call.q, call.k, call.v, as_optional(call.bias),
                                  as_optional(call.alibi_slopes), as_optional(call.sinks), op, call);
-  Results results{returned[0], {}, returned[1], returned[2]};
-  if (kKind == Kind::Padded) results.weights = returned[3];
+  using Returned = typename OperatorCall<kKind>::Returned;
+  Results results{
+      returned[Returned::output], {}, returned[Returned::logsumexp], returned[Returned::statistics]};
+  if (kKind == Kind::Padded) results.weights = returned[Returned::weights];
   push(kKind, results, *stack);
 }
 

@@ -46,6 +46,10 @@ at::Tensor with_innermost_rows(const at::Tensor& q) {
 }
 
 class FlashCpu : public torch::autograd::Function<FlashCpu> {
+  struct Saved {
+    enum : size_t { q, k, v, mask, output, logsumexp };
+  };
+
  public:
   static variable_list forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& k,
                                const at::Tensor& v, const std::optional<at::Tensor>& mask, bool causal,
@@ -65,7 +69,7 @@ class FlashCpu : public torch::autograd::Function<FlashCpu> {
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
-    return first_derivative(Backend::Torch, {saved[0], saved[1], saved[2], gradients[0]},
+    return first_derivative(Backend::Torch, {saved[Saved::q], saved[Saved::k], saved[Saved::v], gradients[0]},
                             [&] { return gradients_of(context, saved, gradients); });
   }
 
@@ -73,11 +77,12 @@ class FlashCpu : public torch::autograd::Function<FlashCpu> {
   static variable_list gradients_of(AutogradContext* context, const variable_list& saved,
                                     const variable_list& gradients) {
     // Hooks of saved tensors may have returned copies with other strides.
-    const auto q = with_innermost_rows(saved[0]), k = with_rows(saved[1]), v = with_rows(saved[2]);
-    auto mask = as_optional(saved[3]);
+    const auto q = with_innermost_rows(saved[Saved::q]), k = with_rows(saved[Saved::k]),
+               v = with_rows(saved[Saved::v]);
+    auto mask = as_optional(saved[Saved::mask]);
     if (mask && mask->stride(3) > 1) mask = mask->contiguous();
     const auto kept = c10::static_intrusive_pointer_cast<Kept>(context->saved_data["kept"].toCapsule());
-    auto result = aten::FusedResult{with_rows(saved[4]), saved[5]};
+    auto result = aten::FusedResult{with_rows(saved[Saved::output]), saved[Saved::logsumexp]};
     if (kept->changes.any()) result = aten::flash_cpu(q, k, v, kept->causal, mask, kept->scale);
     const auto grads =
         aten::flash_cpu_backward(gradients[0], q, k, v, result, kept->causal, mask, kept->scale);

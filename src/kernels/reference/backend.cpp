@@ -258,7 +258,8 @@ Gradients gradients_by_autograd(Problem problem, const AttentionResult& incoming
     const auto& input = problem.*kDifferentiable[i];
     if (requires_gradient(input)) gradients[i] = gradient_of(input);
   }
-  Gradients result{gradients[0], gradients[1], gradients[2], gradients[3], gradients[4], gradients[5]};
+  const auto& [q, k, v, sinks, bias, alibi_slopes] = gradients;  // in the order of kDifferentiable
+  Gradients result{q, k, v, sinks, bias, alibi_slopes};
   for (const auto& [owner, tensor] : problem.captured)
     result.captured.push_back(requires_gradient(tensor) ? gradient_of(tensor) : at::Tensor());
   return result;
