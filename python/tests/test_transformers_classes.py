@@ -80,7 +80,7 @@ AS_SDPA = {"recurrent_gemma"}  # what padding computes goes on to real tokens: z
 LEFT_OUT = {"cohere_compass_text", "dots3_note_text", "zamba", "wav2vec2"}  # fixed sizes, rotations or layers; no text
 if transformers.__version__.startswith("4."):
     AS_SDPA.add("llama4_text")  # its experts mix the tokens
-    LEFT_OUT |= {"data2vec-text", "t5gemma"}  # implementations of its own; two configurations in one
+    LEFT_OUT |= {"data2vec-text", "t5gemma", "zamba2"}  # its own implementations; two configurations in one; fixed layers
 # Classes that are refused, and the words of the refusal.
 REFUSED = {
     "Inkling2ForCausalLM": "sinks", "Inkling2LoopForCausalLM": "sinks", "MiniMaxM3VLForCausalLM": "block_indices",
@@ -100,7 +100,7 @@ def small_model(name, model_type, implementation):
     model = getattr(transformers, name)._from_config(small_config(model_type), attn_implementation=implementation)
     for parameter, values in model.named_parameters():
         if values.dim() > 1 or "sinks" in parameter:
-            torch.nn.init.normal_(values, std=0.2 if CLASSES[name][1] == "text" else 0.1)  # T5 does not divide its scores
+            torch.nn.init.normal_(values, std=0.1)
     return model.eval()
 
 
