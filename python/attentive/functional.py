@@ -354,6 +354,8 @@ def _draw(caller, given, q, sizes, *ends):
     except TypeError:  # the operator says what it wants
         return
     if given["dropout_stream"] == "aten":
+        if torch.jit.is_tracing():  # its sizes are tensors
+            sizes = [int(size) for size in sizes]
         state = _called(caller, _operators.draw_dropout_state, _salt(), p, sizes, *ends, generator=generator)
         given["dropout_key"] = state.to(q.device)
     else:
