@@ -133,8 +133,8 @@ LossScaling scaling_of(const TrainerOptions& options) {
   return scaling;
 }
 
-// The mean loss of all passes, summed in the same order and dtype in any number of processes, float32 for half
-// types. losses: of the passes of each process.
+// The mean loss of all passes, summed in the same order and dtype in any number of processes, float32 for
+// half types. losses: of the passes of each process.
 double mean_loss(const std::vector<at::Tensor>& losses, at::ScalarType given) {
   const auto dtype = c10::promoteTypes(given, at::kFloat);
   const auto passes = losses[0].numel();

@@ -84,7 +84,8 @@ struct Wanted {
 };
 
 /// The gradients of what a differentiated call computed, whose tensors may have any strides by now; those of
-/// captured tensors are float32. Without its weights, those that have an incoming gradient are computed again.
+/// captured tensors are float32. Without its weights, those that have an incoming gradient are computed
+/// again.
 Gradients compute_gradients(const Call& call, const CallTensors& in, Computed out, const Incoming& incoming,
                             const Wanted& wanted);
 
