@@ -375,8 +375,6 @@ def _draw(caller, given, q, sizes, *ends):
         if torch.jit.is_tracing():  # its sizes are tensors
             sizes = [int(size) for size in sizes]
         state = _called(caller, _operators.draw_dropout_state, _salt(), p, sizes, *ends, generator=generator)
-        if not torch.compiler.is_compiling() and torch._C._functorch.is_batchedtensor(state):
-            raise NotImplementedError(f'{caller}: dropout_stream="aten" does not draw apart for the items of a vmap; take "counter"')
         given["dropout_key"] = state.to(q.device)
     else:
         given["dropout_key"] = _called(caller, _operators.draw_dropout_key, _salt(), generator=generator)

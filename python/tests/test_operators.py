@@ -505,20 +505,15 @@ class TestTransforms:
         torch.manual_seed(4)
         same = torch.func.vmap(call, randomness="same")(*items)
         torch.manual_seed(4)
+        different = torch.func.vmap(call, randomness="different")(*items)
+        torch.manual_seed(4)
         want = [call(*(x[n] for x in items)) for n in range(3)]
         for n in range(3):
             torch.testing.assert_close(same[n], want[0])
-            assert not want[n].equal(want[n - 1])
-        if "nn_dropout" in call.__name__:
-            with pytest.raises(NotImplementedError, match="does not draw apart for the items of a vmap"):
-                torch.func.vmap(call, randomness="different")(*items)
-            return
-        torch.manual_seed(4)
-        different = torch.func.vmap(call, randomness="different")(*items)
-        for n in range(3):
             torch.testing.assert_close(different[n], want[n])
+            assert not want[n].equal(want[n - 1])
 
-    @pytest.mark.parametrize("call", [drawn, drawn_by_key, drawn_packed])
+    @every_drawing_call
     @pytest.mark.usefixtures("fresh")
     def test_randomness_of_a_compiled_vmap(self, call):
         items = [torch.stack([x, x]) for x in qkv()]

@@ -76,6 +76,7 @@ void take_dropout_key(const char* caller, const CallArguments& call, Problem& pr
                     aten ? "the state of a CPU generator (draw_dropout_state)"
                          : "one int64 number on the CPU (draw_dropout_key)",
                     ", got ", given.defined() ? describe(given) : "none");
+  // A copy, because a generator that is set to a view, such as an item of a batch, reads beside it.
   const auto key = given.detach().to(at::kCPU, given.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
   if (aten) {
     problem.generator = at::detail::createCPUGenerator();
