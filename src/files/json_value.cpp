@@ -105,7 +105,7 @@ std::vector<std::string> keys_in_order(const std::string& text, std::string_view
     if (depth == 2 && inside) keys.push_back(value.get<std::string>());
     return true;
   };
-  (void)nlohmann::json::parse(text, watch, /*allow_exceptions=*/false);
+  [[maybe_unused]] const auto all = nlohmann::json::parse(text, watch, /*allow_exceptions=*/false);
   return keys;
 }
 

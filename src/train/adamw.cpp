@@ -117,8 +117,12 @@ at::Tensor AdamWBase::clip(double max_norm, double loss_scale) {
   // Squares are summed in float32 or wider, because a norm of float16 gradients may exceed that type's range.
   const bool wide = std::any_of(gradients.begin(), gradients.end(),
                                 [](const auto& gradient) { return gradient.scalar_type() == at::kDouble; });
-  const auto norms = at::_foreach_norm(gradients, 2, wide ? at::kDouble : at::kFloat);
-  const auto norm = at::linalg_vector_norm(at::stack(norms), 2).to(at::kFloat);
+  const auto norm_in = [&](at::ScalarType type) {
+    return at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients, 2, type)), 2).to(at::kFloat);
+  };
+  auto norm = norm_in(wide ? at::kDouble : at::kFloat);
+  // Nor do the squares of finite numbers above 1e19 fit float32. A GPU does not wait for this question.
+  if (!wide && norm.is_cpu() && std::isinf(norm.item<float>())) norm = norm_in(at::kDouble);
   if (max_norm > 0.0) {
     scale_ = (norm / max_norm).clamp_min_(loss_scale);
   } else {

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <limits>
 #include <memory>
 
 #include <ATen/ops/_neg_view.h>
@@ -149,6 +150,22 @@ TEST_CASE("the norm of gradients of any dtype is float32, and clips them", "[ada
         }
       }
     }
+  }
+}
+
+TEST_CASE("the norm of gradients whose squares exceed float32 is finite, and clips them", "[adamw]") {
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    torch::nn::Linear model(torch::nn::LinearOptions(20, 30).bias(false));
+    model->to(type);
+    const auto before = model->weight.detach().clone();
+    model->weight.mutable_grad() = at::full({30, 20}, 1e19, type);
+    AdamW optimizer(*model, {.learning_rate = 0.5});
+    const double norm = model->weight.grad().to(at::kDouble).norm().item<double>();
+    CHECK(std::abs(optimizer.clip(1.0).item<double>() - norm) < 1e-6 * norm);
+    optimizer.step();
+    CHECK((model->weight - before).abs().min().item<double>() > 0.4);
+    model->weight.mutable_grad().fill_(std::numeric_limits<double>::infinity());
+    CHECK(std::isinf(optimizer.clip(1.0).item<double>()));
   }
 }
 
