@@ -371,6 +371,11 @@ def _draw(caller, given, q, sizes, *ends):
             return
     except TypeError:  # the operator says what it wants
         return
+    if torch.compiler.is_compiling() and _is_drawn_again():
+        raise NotImplementedError(
+            f"{caller}: in torch._functorch.config, expected activation_memory_budget = 1, or a budget above 0 with "
+            "is_non_builtin_to_include = True: otherwise the compiled backward pass draws its dropout anew"
+        )
     if given["dropout_stream"] == "aten":
         if torch.jit.is_tracing():  # its sizes are tensors
             sizes = [int(size) for size in sizes]
@@ -378,6 +383,14 @@ def _draw(caller, given, q, sizes, *ends):
         given["dropout_key"] = state.to(q.device)
     else:
         given["dropout_key"] = _called(caller, _operators.draw_dropout_key, _salt(), generator=generator)
+
+
+@torch.compiler.assume_constant_result
+def _is_drawn_again():
+    from torch._functorch import config
+
+    kept = getattr(config, "is_non_builtin_to_include", False)  # then the results of operators like ours are saved
+    return config.activation_memory_budget < 1 and not (kept and config.activation_memory_budget > 0)
 
 
 def _salt():

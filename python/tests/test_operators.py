@@ -369,6 +369,29 @@ class TestDrawingPrograms:
                 results.append([y, *torch.autograd.grad(y.square().sum(), inputs), torch.get_rng_state()])
         torch.testing.assert_close(results[1], results[0])
 
+    @pytest.mark.parametrize("kept", [False, True])
+    @pytest.mark.parametrize("budget", [0.5, 0.0])
+    def test_memory_budget(self, budget, kept):
+        """A compiled backward pass that would draw anew is refused; one that keeps the draws has the eager gradients."""
+        import torch._functorch.config as config
+        weight = torch.randn(8, 8, requires_grad=True)
+
+        def program(x):
+            for _ in range(2):
+                x = x + torch.relu(attention(x @ weight, x @ weight.T, x, dropout_p=0.4)) @ weight
+            return x.square().sum()
+        x = torch.randn(2, 3, 16, 8, requires_grad=True)
+        torch.manual_seed(4)
+        want = torch.autograd.grad(program(x), (x, weight))
+        with config.patch(activation_memory_budget=budget, is_non_builtin_to_include=kept):
+            compiled = torch.compile(program, fullgraph=True, backend="aot_eager_decomp_partition")
+            torch.manual_seed(4)
+            if budget > 0 and kept:
+                torch.testing.assert_close(torch.autograd.grad(compiled(x), (x, weight)), want)
+            else:
+                with pytest.raises(Exception, match="expected activation_memory_budget = 1, or a budget above 0 with"):
+                    compiled(x)
+
     @every_drawing_call
     @pytest.mark.parametrize("use_reentrant", [False, True], ids=["hooks", "reentrant"])
     @pytest.mark.parametrize("backend", [None, "aot_eager", "inductor"])
