@@ -208,6 +208,11 @@ SentencePiece parse_sentence_piece(std::string_view message, size_t offset) {
   return piece;
 }
 
+bool wire_flag(const WireField& field, std::string_view name) {
+  demand_wire(field, Wire::Number, name);
+  return field.value != 0;
+}
+
 void parse_trainer_spec(std::string_view message, size_t offset, SentencePieceModel& model) {
   WireReader reader(message, offset);
   for (WireField field; reader.next(field);) {
@@ -216,8 +221,7 @@ void parse_trainer_spec(std::string_view message, size_t offset, SentencePieceMo
       if (type < 1 || type > 4) refuse("trainer_spec.model_type: expected 1 to 4, got {}", type);
       model.is_unigram = type == 1;
     } else if (field.number == 35) {
-      demand_wire(field, Wire::Number, "trainer_spec.byte_fallback");
-      model.byte_fallback = field.value != 0;
+      model.byte_fallback = wire_flag(field, "trainer_spec.byte_fallback");
     } else if (field.number == 40) {
       model.unknown_id = wire_integer(field, "trainer_spec.unk_id");
     } else if (field.number == 41) {
@@ -236,20 +240,16 @@ void parse_trainer_spec(std::string_view message, size_t offset, SentencePieceMo
 
 void parse_normalizer_spec(std::string_view message, size_t offset, SentencePieceModel& model) {
   WireReader reader(message, offset);
-  const auto flag = [](const WireField& field, std::string_view name) {
-    demand_wire(field, Wire::Number, name);
-    return field.value != 0;
-  };
   for (WireField field; reader.next(field);) {
     if (field.number == 2) {
       demand_wire(field, Wire::Text, "normalizer_spec.precompiled_charsmap");
       model.charsmap = field.bytes;
     } else if (field.number == 3) {
-      model.add_dummy_prefix = flag(field, "normalizer_spec.add_dummy_prefix");
+      model.add_dummy_prefix = wire_flag(field, "normalizer_spec.add_dummy_prefix");
     } else if (field.number == 4) {
-      model.remove_extra_whitespaces = flag(field, "normalizer_spec.remove_extra_whitespaces");
+      model.remove_extra_whitespaces = wire_flag(field, "normalizer_spec.remove_extra_whitespaces");
     } else if (field.number == 5) {
-      model.escape_whitespaces = flag(field, "normalizer_spec.escape_whitespaces");
+      model.escape_whitespaces = wire_flag(field, "normalizer_spec.escape_whitespaces");
     }
   }
 }
