@@ -1,0 +1,1 @@
+../../../tools/users/attentive_case.py

@@ -1,0 +1,951 @@
+"""Translates functions and classes, and puts them in an order that C++ can compile."""
+
+import ast
+import dataclasses
+import inspect
+import itertools
+import re
+import textwrap
+
+import torch
+from torch import nn
+
+from . import attend, kinds, modules, names, schema, support
+from .expressions import Expressions
+from .kinds import UNKNOWN, Class, Config, Function, List, Many, Module, Optional, Refusal, Size, Tensor, Tuple, is_own, kind_of, merge
+from .names import cpp_type, identifier
+from .statements import Statements
+
+
+@dataclasses.dataclass
+class Parameter:
+    """One argument: `state` is live, static (a class or function of one value), none (always None) or rest (**kwargs)."""
+
+    name: str
+    kind: object
+    default: object = inspect.Parameter.empty
+    state: str = "live"
+    value: object = None
+    changed: bool = False
+    template: str = ""
+    text: str = ""  # of the default
+
+
+@dataclasses.dataclass
+class Signature:
+    parameters: list
+    result_kind: object
+    result: str
+
+    def live(self):
+        return [p for p in self.parameters if p.state == "live"]
+
+    def text(self, body, defaults=True):
+        """The parameter list; names that the body does not read are left out."""
+        parts, live = [], self.live()
+        last = max((n for n, p in enumerate(live) if not p.text), default=-1)
+        for at, parameter in enumerate(live):
+            kind = parameter.kind
+            type_text = parameter.template or ("torch::nn::Module&" if kind == Module(nn.Module) else cpp_type(kind))
+            by_value = type_text in ("int64_t", "double", "bool", "torch::nn::Module&", "torch::Dtype", "torch::Device") or parameter.changed or isinstance(kind, Module)
+            name = identifier(parameter.name)
+            used = re.search(rf"(?<![\w.>]){name}\b", body) is not None
+            text = f"{type_text if by_value else f'const {type_text}&'}{' ' + name if used else f' /*{name}*/'}"
+            parts.append(text + (f" = {parameter.text}" if parameter.text and defaults and at > last else ""))
+        if any(p.state == "rest" for p in self.parameters):
+            parts.append("const Rest&... rest")
+        return ", ".join(parts)
+
+
+class Translator(Expressions, Statements):
+    """One function, method or constructor. Lines of C++ gather in `lines` as (depth, text)."""
+
+    def __init__(self, unit, function, path, cls=None, owners=None, constructor=False, nested=None):
+        self.unit, self.function, self.path, self.cls, self.owners = unit, function, path, cls, owners
+        self.constructor, self.nested = constructor, nested
+        self.globals = unit.loaded.globals_of(path)
+        self.comments = unit.loaded.comments(path)
+        self.locals, self.inline, self.renamed, self.narrowed = {}, {}, {}, {}
+        self.statics, self.substituted, self.substituted_kind = {}, {}, {}
+        self.lines, self.depth, self.ordered, self.hoisted = [], 0, set(), {}
+        self.declarations = {}
+        self.blind, self.base_call = False, ""
+        self.in_template = cls is not None and cls.template_parameters() != []
+        self.taken = set()
+        body = function.body
+        document = ast.get_docstring(function, clean=False)
+        self.body_nodes = body[1:] if document is not None else body
+        self.commented = (body[0].end_lineno if document is not None else max([function.lineno, *(a.end_lineno for a in ast.walk(function.args) if hasattr(a, "end_lineno"))]))
+        arguments = function.args
+        self.local_names = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        self.local_names |= {a.arg for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]} - {"self"}
+        self.has_lambda = any(isinstance(n, ast.Lambda | ast.FunctionDef) and n is not function for n in ast.walk(function))
+        if nested is not None:
+            self.locals.update(nested.locals)
+            self.local_names |= nested.local_names
+            self.statics.update(nested.statics)
+            self.inline.update(nested.inline)
+        self._signature = None
+
+    def out(self, text, declares=None):
+        if declares:
+            self.declarations[len(self.lines)] = declares
+        self.lines.append((self.depth, text))
+
+    def fresh(self, base):
+        used = self.local_names | set(self.locals) | self.taken
+        name = next(n for n in itertools.chain([base], (f"{base}_{k}" for k in itertools.count(2))) if n not in used and n not in names._WORDS)
+        self.taken.add(name)
+        return name
+
+    def note(self, text):
+        self.unit.notes.append(text)
+
+    # The head.
+
+    def signature(self):
+        if self._signature is None:
+            self._signature = self.unit.signature(self.function, self.path, self.cls, self.owners)
+            for parameter in self._signature.parameters:
+                if parameter.state == "none":
+                    self.inline[parameter.name] = ("{}", kinds.NONE, None)
+                elif parameter.state == "static":
+                    self.statics[parameter.name] = parameter.value
+                    self.local_names.discard(parameter.name)
+                elif parameter.state == "live":
+                    self.locals[parameter.name] = parameter.kind
+        return self._signature
+
+    def translate(self):
+        self.signature()
+        body = self.body_nodes
+        if not self.constructor and self.unit.recognise:
+            plans, declined = self.unit.attention(self, body)
+            self.plan_hoists(body)
+            body = attend.apply(self, plans) if self.unit.settled else body
+            self.keep_hoists(body)
+        else:
+            self.plan_hoists(body)
+        self.statements(body)
+        self.drop_unused()
+        return self
+
+    def keep_hoists(self, body):
+        """Declarations that were planned before a statement that is gone move to the next one."""
+        places = {n.uid: n for n in ast.walk(self.function) if isinstance(n, ast.stmt)}
+        there = {n.uid: n for top in body if isinstance(top, ast.stmt) for n in ast.walk(top) if isinstance(n, ast.stmt)}
+        for uid in [uid for uid in self.hoisted if uid not in there]:
+            kept = [n for n in body if isinstance(n, ast.stmt) and n.lineno >= places[uid].lineno]
+            if kept:
+                self.hoisted.setdefault(kept[0].uid, {}).update(self.hoisted.pop(uid))
+
+    def drop_unused(self):
+        """Removes sizes that nothing reads, and marks other locals that nothing reads."""
+        for at in sorted(self.declarations, reverse=True):
+            name, (depth, text) = self.declarations[at], self.lines[at]
+            if any(re.search(rf"(?<![\w.>]){re.escape(name)}\b", line) for n, (_, line) in enumerate(self.lines) if n != at):
+                continue
+            if re.search(r"= [\w.>-]+\.size\(-?\d+\);", text) or re.fullmatch(r"[\w:<>, ]+ \w+( = 0| = false)?;", text):
+                del self.lines[at]
+            else:
+                self.lines[at] = (depth, f"[[maybe_unused]] {text}")
+
+    def body_text(self):
+        return "\n".join(text for _, text in self.lines)
+
+    # The order of draws: C++ does not order arguments.
+
+    def draws(self, node):
+        """Whether an expression takes random numbers."""
+        return any(isinstance(part, ast.Call) and self.call_draws(part) for part in ast.walk(node))
+
+    def call_draws(self, node):
+        target = self.static(node.func)
+        if inspect.isclass(target) and issubclass(target, nn.Module):
+            return is_own(target) or (not target.__module__.startswith("einops") and modules.known(target) and modules.draws(target))
+        if target is not None:
+            if inspect.isfunction(target) and self.unit.loaded.definition(target):
+                return self.unit.may_draw(target)
+            name = getattr(target, "__name__", "")
+            return schema.draws(name, [], {}, "torch") if not inspect.isclass(target) else False
+        kind = self.kind(node.func)
+        if isinstance(kind, Module):
+            return any(isinstance(m, nn.modules.dropout._DropoutNd | nn.MultiheadAttention | nn.RReLU) for found in self.modules(node.func) for m in found.modules())
+        if isinstance(node.func, ast.Attribute):
+            if self.is_self(node.func.value) and self.cls is not None:
+                method = getattr(self.cls.cls, node.func.attr, None)
+                return inspect.isfunction(method) and self.unit.may_draw(method)
+            return schema.draws(node.func.attr, [], {}, "torch")
+        return False
+
+    def draw_order(self, statement):
+        """Expressions of a statement that are bound to locals, so that they draw in Python's order."""
+        bound = set()
+
+        def visit(node):
+            if isinstance(node, ast.ListComp | ast.GeneratorExp | ast.Lambda | ast.FunctionDef):
+                return
+            container = isinstance(node, ast.Call) and self.static(node.func) in (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+            parts = [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr | ast.keyword)]
+            drawing = [part for part in parts if self.draws(part)]
+            if len(drawing) > 1 and not container and not isinstance(node, ast.IfExp | ast.stmt):
+                for part in drawing:
+                    bound.update(n.uid for n in self.drawing_roots(part))
+            for part in drawing:
+                visit(part)
+
+        if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Expr | ast.Return) and not self.is_display(statement):
+            visit(statement)
+        return bound
+
+    @staticmethod
+    def is_display(statement):
+        """Whether the values of a display are assigned one by one."""
+        return isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Tuple) and isinstance(statement.targets[0], ast.Tuple)
+
+    def drawing_roots(self, node):
+        if isinstance(node, ast.Call) and self.call_draws(node):
+            return [node]
+        return [root for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr | ast.keyword) and self.draws(part) for root in self.drawing_roots(part)]
+
+    def bind_draw(self, node, text):
+        kind = self.kind(node)
+        if isinstance(node.func, ast.Name | ast.Attribute) and text.isidentifier():
+            return text
+        name = self.fresh("layer" if isinstance(kind, Module) else "drawn")
+        self.out(f"auto {name} = {text};")
+        return name
+
+    # Calls of own functions.
+
+    def bind(self, function, node, constructor=None):
+        """The C++ arguments of a call of an own function or constructor."""
+        if constructor is not None and not self.unit.own_constructor(constructor):
+            base = next(b for b in constructor.__mro__ if not is_own(b))
+            if base is nn.Module:
+                return []
+            text = modules.construct(base, [self.operand(a) for a in node.args], {k.arg: self.operand(k.value) for k in node.keywords})
+            return [text[text.index("(") + 1 : -1]]
+        definition = self.unit.loaded.definition(function)
+        if definition is None:
+            raise Refusal(f"the source of {getattr(function, '__qualname__', function)} is not at hand", node)
+        path, tree = definition
+        cls = self.unit.class_of(function, constructor)
+        signature = self.unit.signature(tree, path, cls, cls.owners() if cls else None)
+        positional = [p for p in signature.parameters if p.state != "rest"]
+        given = {}
+        for argument, parameter in zip(self.starless(node.args), positional, strict=False):
+            given[parameter.name] = argument
+        rest = []
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                if self.is_rest(keyword.value):
+                    rest = ["rest..."]
+                    continue
+                if self.kind(keyword.value) is not None and isinstance(self.kind(keyword.value), Config) and not self.kind(keyword.value).fields():
+                    continue
+                raise Refusal(f"`{ast.unparse(node)[:60]}` hands on **{ast.unparse(keyword.value)[:30]}", node)
+            given[keyword.arg] = keyword.value
+        extra = {name: value for name, value in given.items() if name not in {p.name for p in positional}}
+        live = signature.live()
+        last = max((n for n, p in enumerate(live) if p.name in given or not p.text), default=-1)
+        if extra and tree.args.kwarg is not None and not any(isinstance(n, ast.Name) and n.id == tree.args.kwarg.arg for n in ast.walk(tree)):
+            extra = {}
+        if extra:
+            last = len(live) - 1
+            rest = self.rest_arguments(function, tree, path, cls, extra, node)
+        texts = []
+        for parameter in live[: last + 1]:
+            if parameter.name in given:
+                texts.append(self.argument(given[parameter.name], parameter.kind))
+            elif parameter.default is inspect.Parameter.empty and rest == ["rest..."]:
+                continue
+            else:
+                texts.append(parameter.text or self.default_text(parameter, node))
+        return texts + rest
+
+    def is_rest(self, node):
+        arguments = self.function.args
+        return isinstance(node, ast.Name) and arguments.kwarg is not None and node.id == arguments.kwarg.arg
+
+    def rest_arguments(self, function, tree, path, cls, extra, node):
+        """Keywords that a function hands on: in the order of the function that takes them in the end."""
+        for call in ast.walk(tree):
+            if not isinstance(call, ast.Call) or not any(k.arg is None for k in call.keywords):
+                continue
+            for module in self.unit.recorder.modules(call.func, cls.owners() if cls else None):
+                if is_own(type(module)):
+                    inner, inner_path = self.unit.loaded.definition(type(module).forward)[::-1]
+                    inner_cls = self.unit.class_of(type(module).forward, None)
+                    wanted = self.unit.signature(inner, inner_path, inner_cls, None).live()
+                    passed = len(call.args)
+                    tail = wanted[passed:]
+                    if set(extra) <= {p.name for p in tail}:
+                        last = max(n for n, p in enumerate(tail) if p.name in extra)
+                        return [self.argument(extra[p.name], p.kind) if p.name in extra else f"{cpp_type(p.kind)}()" for p in tail[: last + 1]]
+        raise Refusal(f"`{ast.unparse(node)[:60]}`: who takes {', '.join(extra)} is not clear", node)
+
+    def default_text(self, parameter, node):
+        if parameter.default is None:
+            return "{}"
+        value = parameter.default
+        if isinstance(value, nn.Module) and not is_own(type(value)) and not list(value.parameters()):
+            if repr(value) == repr(type(value)()):
+                return modules.construct(type(value), [], {})
+        return self.literal(parameter.default, node)
+
+    def argument(self, node, kind):
+        """An argument's text for a parameter of that kind."""
+        given, code = self.kind(node), None
+        if kind == kinds.CALLABLE and isinstance(given, Module):
+            return f"[&](const torch::Tensor& x) {{ return {self.code(node)}->forward(x); }}"
+        if kind == kinds.CALLABLE and isinstance(given, Function):
+            return self.function_value(given.function, node)
+        code = self.code(node)
+        if code == "{}" and isinstance(kind, Module):
+            return "nullptr"
+        if code.startswith("{") and code != "{}" and isinstance(kind, Tuple | List | Size):
+            return cpp_type(kind, node) + code
+        if isinstance(kind, Size | List) and isinstance(given, Tuple) and self.is_vector(node) is False:
+            name = self.local_copy(node)
+            return f"{cpp_type(kind, node)}{{{', '.join(f'std::get<{n}>({name})' for n in range(len(given.items)))}}}"
+        if isinstance(kind, Tuple) and not kinds.is_numbers(kind) and self.is_vector(node):
+            name = self.local_copy(node)
+            return f"{cpp_type(kind, node)}{{{', '.join(f'{name}[{n}]' for n in range(len(kind.items)))}}}"
+        if code.endswith(">()") and isinstance(kind, Module) and "as<" in code and is_own(kind.cls):
+            return f"std::dynamic_pointer_cast<{names.implementation(kind)}>({code}->shared_from_this())"
+        return code
+
+    def call_function(self, target, definition, node):
+        """A call of an own function: inlined if it is one short expression, whose kinds may differ from call to call."""
+        path, tree = definition
+        body = [s for s in tree.body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
+        if self.unit.inlines(tree, body):
+            return self.inlined(target, tree, body, path, node)
+        name = self.unit.function(target, node)
+        return f"{name}({', '.join(self.bind(target, node))})"
+
+    def inlined(self, target, tree, body, path, node):
+        given = dict(zip([a.arg for a in tree.args.args], self.starless(node.args), strict=False)) | {k.arg: k.value for k in node.keywords}
+        defaults = dict(zip([a.arg for a in tree.args.args][::-1], tree.args.defaults[::-1], strict=False))
+        bound = {}
+        for name in [a.arg for a in tree.args.args]:
+            value = given.get(name, defaults.get(name))
+            kind = self.kind(value) if name in given else kind_of(self.constant(value))
+            bound[name] = ("{}" if kind == kinds.NONE else self.primary(value), kind, self.constant(value))
+        saved = self.inline, self.globals, self.blind, self.locals, self.local_names, self.path, self.statics
+        self.inline, self.globals, self.blind = bound, self.unit.loaded.globals_of(path), True
+        self.locals, self.local_names, self.statics = {}, set(), {}
+        try:
+            return self.inlined_body(body, node)
+        finally:
+            self.inline, self.globals, self.blind, self.locals, self.local_names, self.path, self.statics = saved
+
+    def inlined_body(self, body, node):
+        first = body[0]
+        if isinstance(first, ast.Return):
+            return self.code(first.value)
+        test = self.condition(first.test)
+        if test in ("true", "false"):
+            return self.code(first.body[0].value if test == "true" else (first.orelse or body[1:])[0].value)
+        yes, no = self.code(first.body[0].value), self.code((first.orelse or body[1:])[0].value)
+        kind = self.kind(first.body[0].value)
+        if isinstance(kind, Optional) and test.endswith(".has_value()"):
+            return f"{test[:-12]}.value_or({no})"
+        return f"({test} ? {yes} : {no})"
+
+
+class ClassTranslation:
+    """One own class. `members` are its data members in order, `statics` those that are a class or function of one value."""
+
+    def __init__(self, unit, cls):
+        self.unit, self.cls = unit, cls
+        self.base = next(b for b in cls.__mro__[1:] if issubclass(b, nn.Module))
+        self.path, self.tree = unit.loaded.definition(cls)
+        self.methods = {f.name: f for f in self.tree.body if isinstance(f, ast.FunctionDef)}
+        self.members, self.statics, self.unsaved, self.registered = {}, {}, set(), set()
+
+    def variants(self):
+        return self.unit.variants[self.cls]
+
+    def owners(self):
+        variants = self.variants()
+        return {id(m) for m in variants[0][1]} if len(variants) > 1 else None
+
+    def template_parameters(self):
+        """Names of members whose class differs from use to use and comes from the constructor's arguments."""
+        variants = self.variants()
+        return list(variants[0][0]) if len(variants) > 1 else []
+
+    def set(self, name, kind):
+        if not self.inherited(name):
+            self.members[name] = kind if self.members.get(name) in (None, kinds.NONE) else merge([self.members[name], kind])
+
+    def use(self, name, kind):
+        if name not in self.members and not self.inherited(name) and name not in self.base_modules() and kind is not None and name not in self.statics:
+            known = self.unit.attribute_kind(self, name)
+            self.members[name] = known if known is not None else kind
+
+    def inherited(self, name):
+        return any(base in self.unit.classes and name in self.unit.classes[base].members for base in self.cls.__mro__[1:])
+
+    def base_modules(self):
+        """Members that a base class of PyTorch sets."""
+        if self.base is nn.Module or is_own(self.base):
+            return set()
+        return set(re.findall(r"self\.(\w+) = ", inspect.getsource(self.base.__init__)))
+
+    def text(self):
+        """Head and body of the class."""
+        self.members, self.registered = {}, set()
+        name = names.class_name(self.cls)
+        template = [(member, f"{member[:1].upper()}{member[1:].strip('_')}") for member in self.template_parameters()]
+        out = []
+        constructor = self.constructor(name, dict(template))
+        done = {}
+        while True:
+            wanted = [m for m in self.unit.needed(self.cls) if m not in done and m in self.methods]
+            if not wanted:
+                break
+            for method in wanted:
+                done[method] = self.method(method)
+        document = ast.get_docstring(self.tree)
+        out += documentation(document)
+        head = f"template <{', '.join(f'class {word}' for _, word in template)}>" if template else ""
+        base = "torch::nn::Module" if self.base is nn.Module else names.class_name(self.base) + "Impl" if is_own(self.base) else modules.holder(self.base) + "Impl"
+        out += [head] if head else []
+        out += [f"class {name}Impl : public {base} {{", " public:", *constructor, ""]
+        for text in [done[m] for m in self.methods if m in done]:
+            out += [*text, ""]
+        out += self.moves()
+        out += self.clone(name) if self.unit.copies and not template else []
+        out += self.member_lines(dict(template))
+        out.append("};")
+        if template:
+            words = ", ".join(word for _, word in template)
+            out += [head, f"class {name} : public torch::nn::ModuleHolder<{name}Impl<{words}>> {{", " public:",
+                    f"  using torch::nn::ModuleHolder<{name}Impl<{words}>>::ModuleHolder;", f"  using Impl = {name}Impl<{words}>;", "};"]
+        else:
+            out.append(f"TORCH_MODULE({name});")
+        return out
+
+    def constructor(self, name, template):
+        if "__init__" not in self.methods:
+            if self.base is nn.Module:
+                return [f"  {name}Impl() = default;"]
+            base = names.class_name(self.base) if is_own(self.base) else modules.holder(self.base)
+            return [f"  using {base}Impl::{base.rpartition('::')[2]}Impl;"]
+        translator = self.unit.translator(self.methods["__init__"], self.path, self, self.owners(), constructor=True)
+        signature = translator.signature()
+        for parameter in signature.live():
+            if isinstance(parameter.kind, Module) and template:
+                word = next((template[m] for m in template if m in self.argument_members(parameter.name)), "")
+                parameter.template = word
+        translator.translate()
+        arguments = signature.text(translator.body_text() + translator.base_call)
+        explicit = "explicit " if len(signature.live()) == 1 or (signature.live() and all(p.text for p in signature.live()[1:])) else ""
+        head = f"  {explicit}{name}Impl({arguments}){' : ' + translator.base_call if translator.base_call else ''} {{"
+        return [*documentation(ast.get_docstring(self.methods["__init__"]), "  "), head, *indented(translator.lines, 2), "  }"]
+
+    def argument_members(self, argument):
+        """Members that the constructor sets to an argument."""
+        return {t.attr for n in ast.walk(self.methods["__init__"]) if isinstance(n, ast.Assign) and isinstance(n.value, ast.Name) and n.value.id == argument
+                for t in n.targets if isinstance(t, ast.Attribute)}
+
+    def method(self, name):
+        tree = self.methods[name]
+        translator = self.unit.translator(tree, self.path, self, self.owners())
+        translator.translate()
+        signature = translator.signature()
+        cpp = name if name == "forward" else names.member(name, self.unit.class_names)
+        if name == "__call__":
+            cpp = "operator()"
+        static = "static " if any(getattr(d, "id", "") in ("staticmethod", "classmethod") for d in tree.decorator_list) else ""
+        rest = ["  template <class... Rest>"] if any(p.state == "rest" for p in signature.parameters) else []
+        defaults = [f"{{{n}, torch::nn::AnyValue({any_default(p)})}}" for n, p in enumerate(signature.live()) if p.text and not rest]
+        head = f"  {static}{signature.result} {cpp}({signature.text(translator.body_text())}) {{"
+        out = [*documentation(ast.get_docstring(tree), "  "), *rest, head, *indented(translator.lines, 2), "  }"]
+        if name == "forward" and defaults and self.unit.in_any_module(self.cls):
+            out += ["", " protected:", f"  FORWARD_HAS_DEFAULT_ARGS({', '.join(defaults)})", "", " public:"]
+        return out
+
+    def moves(self):
+        """Overrides of to() that move the buffers which are no part of the state."""
+        unsaved = [name for name in self.unsaved if name in self.members]
+        if not unsaved:
+            return []
+        out = ["  // Buffers that are not saved move with the module."]
+        for arguments, call, device, dtype in (
+            ("torch::Device device, torch::Dtype dtype, bool non_blocking = false", "device, dtype, non_blocking", True, True),
+            ("torch::Dtype dtype, bool non_blocking = false", "dtype, non_blocking", False, True),
+            ("torch::Device device, bool non_blocking = false", "device, non_blocking", True, False),
+        ):
+            out += [f"  void to({arguments}) override {{", f"    torch::nn::Module::to({call});"]
+            for name in unsaved:
+                text = self.unit.member_name(name)
+                parts = ([f"{text}.to(device)"] if device else [])
+                target = parts[0] if parts else text
+                if dtype:
+                    target = f"{text}.is_floating_point() ? {target}.to(dtype) : {target}"
+                out.append(f"    if ({text}.defined()) {text} = {target};")
+            out.append("  }")
+        return [*out, ""]
+
+    def clone(self, name):
+        """What copy_of calls."""
+        out = [f"  std::shared_ptr<torch::nn::Module> clone(const std::optional<torch::Device>& = std::nullopt) const override {{",
+               f"    auto copy = std::make_shared<{name}Impl>(*this);"]
+        for member, kind in self.members.items():
+            text = self.unit.member_name(member)
+            if isinstance(kind, Module):
+                again = f'copy->replace_module("{member}", copy_of({text}))'
+                out.append(f"    if (!{text}.is_empty()) copy->{text} = {again};")
+            elif isinstance(kind, Tensor):
+                where = next((w for w in ("parameters_", "buffers_") if self.unit.is_stored(self, member, "_" + w[:-1])), "")
+                store = f'copy->{where}["{member}"] = ' if where else ""
+                grad = f".set_requires_grad({text}.requires_grad())"
+                out.append(f"    if ({text}.defined()) {store}copy->{text} = {text}.detach().clone(){grad if where == 'parameters_' else ''};")
+        return [*out, "    return copy;", "  }", ""]
+
+    def member_lines(self, template):
+        lines = []
+        for name, kind in self.members.items():
+            text = self.unit.member_name(name)
+            if kind in (None, kinds.NONE) or isinstance(kind, Class | Function):
+                continue
+            if name in template:
+                lines.append(f"  {template[name]} {text}{{nullptr}};")
+            elif isinstance(kind, Module):
+                lines.append(f"  {names.holder(kind)} {text}{{nullptr}};")
+            else:
+                lines.append(f"  {cpp_type(kind, self.tree)} {text}{ {kinds.INT: ' = 0', kinds.FLOAT: ' = 0', kinds.BOOL: ' = false', kinds.DTYPE: ' = torch::kFloat', kinds.DEVICE: ' = torch::kCPU'}.get(kind, '')};")
+        return lines
+
+
+def any_default(parameter):
+    if isinstance(parameter.kind, Tensor):
+        return "torch::Tensor()"
+    return parameter.text if parameter.text not in ("{}", "std::nullopt") else f"{cpp_type(parameter.kind)}()"
+
+
+def documentation(text, indent=""):
+    if not text:
+        return []
+    lines = inspect.cleandoc(text).splitlines()
+    return [f"{indent}/// {line}".rstrip() for line in lines]
+
+
+def indented(lines, depth):
+    return ["  " * (depth + inner) + text for inner, text in lines]
+
+
+class Unit:
+    """Everything that is translated for one class: the classes and functions that it uses, and what they need."""
+
+    def __init__(self, loaded, recorder, root, recognise=True):
+        self.loaded, self.recorder, self.root, self.recognise = loaded, recorder, root, recognise
+        self.counter = itertools.count(10**9)
+        self.found, self.settled, self.space = {}, False, ""
+        self.instances = {}
+        for module in [*root.modules(), *(m for top in list(recorder._alive.values()) for m in top.modules())]:
+            self.instances.setdefault(type(module), {})[id(module)] = module
+        self.class_names, self.variants, self.classes = set(), {}, {}
+        self.needs = {}
+        self.copies = False
+        self._may_draw = {}
+        for module in root.modules():
+            if is_own(type(module)):
+                self.check_hooks(module)
+        for cls in [cls for cls in self.instances if is_own(cls)]:
+            self.class_names.add(names.class_name(cls))
+        self.reset()
+
+    @staticmethod
+    def check_hooks(module):
+        if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks:
+            raise Refusal(f"{type(module).__name__} has hooks; call what they do in forward")
+
+    def reset(self):
+        self.items, self.functions, self.structs = [], {}, {}
+        self.helpers, self.includes, self.includes_std = [], set(), set()
+        self.notes, self.never_ran, self.recognised, self.composed = [], [], [], []
+        self.emitted = set()
+
+    # Classes.
+
+    def translation(self, cls):
+        """The ClassTranslation of an own class."""
+        if cls not in self.classes:
+            if self.loaded.definition(cls) is None:
+                raise Refusal(f"the source of class {cls.__name__} ({cls.__module__}) is not at hand; only classes of the file and its folder are translated")
+            self.variants[cls] = self.find_variants(cls)
+            self.class_names.add(names.class_name(cls))
+            self.classes[cls] = ClassTranslation(self, cls)
+        return self.classes[cls]
+
+    def find_variants(self, cls):
+        """Groups the instances of a class by the classes of members that its constructor was handed."""
+        instances = list(self.instances.get(cls, {}).values())
+        definition = self.loaded.definition(cls)[1]
+        init = next((f for f in definition.body if isinstance(f, ast.FunctionDef) and f.name == "__init__"), None)
+        if init is None or len(instances) < 2:
+            return [({}, instances)]
+        arguments = {a.arg for a in init.args.args}
+        handed = [t.attr for n in ast.walk(init) if isinstance(n, ast.Assign) and isinstance(n.value, ast.Name) and n.value.id in arguments
+                  for t in n.targets if isinstance(t, ast.Attribute)]
+        differing = [name for name in handed if len({type(m._modules.get(name)) for m in instances if name in m._modules}) > 1]
+        if not differing:
+            return [({}, instances)]
+        groups = {}
+        for module in instances:
+            groups.setdefault(tuple(type(module._modules[name]) for name in differing), []).append(module)
+        return [(dict(zip(differing, key, strict=True)), found) for key, found in groups.items()]
+
+    def resolve(self, kind, found):
+        """The kind of a module whose class is a template, with the template's arguments."""
+        if isinstance(kind, Many) and all(isinstance(item, Module) for item in kind.kinds) and len({item.cls for item in kind.kinds}) == 1:
+            kind = kind.kinds[0]
+        if not isinstance(kind, Module) or not is_own(kind.cls) or isinstance(kind, names.TemplateModule):
+            return kind
+        variants = self.translation(kind.cls).variants()
+        if len(variants) < 2:
+            return kind
+        of = {next((n for n, (_, members) in enumerate(variants) if any(m is module for m in members)), 0) for module in found()} or {0}
+        made = [names.TemplateModule(kind.cls, n, "<" + ", ".join(names.holder(self.resolve(Module(c), lambda c=c: [])) for c in variants[n][0].values()) + ">") for n in sorted(of)]
+        return made[0] if len(made) == 1 else Many(tuple(made))
+
+    def need_class(self, cls):
+        if cls not in self.emitted:
+            self.emit_class(cls)
+
+    def need_method(self, cls, name):
+        owner = next((b for b in cls.__mro__ if name in vars(b)), None)
+        if owner is None or not is_own(owner):
+            raise Refusal(f"{cls.__name__}.{name} is not defined in the class")
+        self.needs.setdefault(owner, {})[name] = True
+        if owner is not cls:
+            self.translation(owner)
+
+    def needed(self, cls):
+        return list(self.needs.get(cls, ()))
+
+    def overrides(self, cls, name):
+        owner = next((b for b in cls.__mro__ if name in vars(b)), None)
+        return owner is not None and is_own(owner)
+
+    def own_constructor(self, cls):
+        owner = next((b for b in cls.__mro__ if "__init__" in vars(b)), None)
+        return owner is not None and is_own(owner)
+
+    def class_of(self, function, constructor):
+        """The translation of the class whose method a function is."""
+        if constructor is not None:
+            owner = next(b for b in constructor.__mro__ if "__init__" in vars(b))
+            self.translation(constructor)
+            return self.translation(owner)
+        name = getattr(function, "__qualname__", "").split(".")
+        for cls in list(self.classes):
+            if len(name) > 1 and cls.__name__ == name[-2] and vars(cls).get(name[-1]) in (function, getattr(function, "__func__", None)):
+                return self.classes[cls]
+        for cls in self.instances:
+            if is_own(cls) and any(inspect.unwrap(v) is inspect.unwrap(function) for v in vars(cls).values() if inspect.isfunction(v)):
+                return self.translation(cls)
+        return None
+
+    def emit_class(self, cls):
+        """Adds a class and, before it, what it is made of."""
+        self.emitted.add(cls)
+        translation = self.translation(cls)
+        if is_own(translation.base):
+            self.need_class(translation.base)
+        for module in self.instances.get(cls, {}).values():
+            for child in module.modules():
+                if child is not module and is_own(type(child)):
+                    self.need_class(type(child))
+        for base in cls.__mro__:
+            if "forward" in vars(base) and is_own(base):
+                if self.recorder.called(self.loaded.definition(base.forward)[1]):
+                    self.needs.setdefault(base, {})["forward"] = True
+                break
+        self.items.append(("class", cls, translation.text()))
+
+    def generate(self, driver):
+        """Translates everything; `driver` is the (path, tree) of make and the calls. Repeats until no new need appears."""
+        for _ in range(8):
+            before = self.state()
+            self.reset()
+            self.emit_class(type(self.root))
+            for path, tree in driver:
+                self.emit_function(tree, path, tree.name)
+            for cls in [c for c in self.classes if c not in self.emitted and self.instances.get(c)]:
+                self.emit_class(cls)
+            if self.state() == before:
+                return
+        raise Refusal("the classes depend on each other without end")
+
+    def state(self):
+        return ({c: tuple(m) for c, m in self.needs.items()}, {c: (tuple(t.members.items()), tuple(t.statics)) for c, t in self.classes.items()},
+                tuple(self.functions), len(self.items), self.copies)
+
+    def attribute_kind(self, translation, name):
+        """The kind of an attribute in the instances after all that ran."""
+        found = []
+        for cls, instances in self.instances.items():
+            if issubclass(cls, translation.cls):
+                for module in instances.values():
+                    if translation.owners() is None or id(module) in translation.owners():
+                        value = getattr_quiet(module, name)
+                        if value is not UNKNOWN:
+                            kind = kind_of(value)
+                            found.append(self.resolve(kind, lambda v=value: [v]))
+        kind = merge(found)
+        return kind
+
+    def is_stored(self, translation, name, where):
+        return any(getattr(module, where).get(name) is not None for cls, found in self.instances.items() if issubclass(cls, translation.cls) for module in found.values())
+
+    def assigned(self, cls, name):
+        """Whether an instance has an attribute of its own beside the class's."""
+        return any(name in vars(module) for c, found in self.instances.items() if issubclass(c, cls) for module in found.values())
+
+    def becomes_sequential(self, translator, node):
+        return False
+
+    def in_any_module(self, cls):
+        """Whether a class is called through AnyModule or Sequential, which knows no default arguments."""
+        return True
+
+    def member_name(self, name):
+        return names.member(name, self.class_names)
+
+    def copied(self, kind):
+        self.copies = True
+
+    # Functions.
+
+    def translator(self, tree, path, cls=None, owners=None, constructor=False, nested=None):
+        return Translator(self, tree, path, cls, owners, constructor, nested)
+
+    def signature(self, tree, path, cls, owners):
+        """What the arguments of a function became."""
+        arguments, recorder = tree.args, self.recorder
+        ordered = [*arguments.posonlyargs, *arguments.args]
+        defaults = dict(zip([a.arg for a in ordered][::-1], arguments.defaults[::-1], strict=False))
+        defaults.update({a.arg: d for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d is not None})
+        decorators = {getattr(d, "id", getattr(d, "attr", "")) for d in tree.decorator_list}
+        first = ordered[0].arg if ordered and cls is not None and "staticmethod" not in decorators else None
+        inherit = self.inherited_arguments(tree, cls)
+        if inherit is not None:
+            return inherit
+        stored = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)} | {
+            n.value.id for n in ast.walk(tree) if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store) and isinstance(n.value, ast.Name)} | {
+            n.func.value.id for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in ("append", "extend") and isinstance(n.func.value, ast.Name)}
+        parameters = []
+        for argument in [*ordered, *arguments.kwonlyargs]:
+            if argument.arg == first:
+                continue
+            parameters.append(self.parameter(argument, tree, path, owners, defaults, argument.arg in stored))
+        if arguments.vararg is not None:
+            kind = recorder.argument(tree, arguments.vararg.arg, owners)
+            if not (isinstance(kind, Tuple) and not kind.items) and kind is not None:
+                raise Refusal(f"{tree.name} takes *{arguments.vararg.arg}; name its arguments", tree, self.loaded.name(path))
+        if arguments.kwarg is not None:
+            seen = [k for k in recorder._arguments[tree.uid].get(arguments.kwarg.arg, {})]
+            if any(isinstance(key[1], Config) and key[1].fields() for key in seen) and any(
+                isinstance(n, ast.Call) and any(k.arg is None for k in n.keywords) for n in ast.walk(tree)):
+                parameters.append(Parameter(arguments.kwarg.arg, None, state="rest"))
+        result = recorder.returns(tree, owners)
+        result = self.resolve(result, lambda: [])
+        text = "void" if result in (None, kinds.NONE) else cpp_type(result, tree)
+        return Signature(parameters, result, text)
+
+    def inherited_arguments(self, tree, cls):
+        """The signature of a constructor that only hands on *args and **kwargs."""
+        if cls is None or tree.name != "__init__" or tree.args.vararg is None or not is_own(cls.base):
+            return None
+        if any(isinstance(n, ast.Call) and any(isinstance(a, ast.Starred) for a in n.args) for n in ast.walk(tree)):
+            owner = next(b for b in cls.base.__mro__ if "__init__" in vars(b))
+            path, inner = self.loaded.definition(owner.__init__)
+            return self.signature(inner, path, self.translation(owner), None)
+        return None
+
+    def parameter(self, argument, tree, path, owners, defaults, changed):
+        name, recorder = argument.arg, self.recorder
+        kind = recorder.argument(tree, name, owners)
+        default = inspect.Parameter.empty
+        if name in defaults:
+            try:
+                default = eval(compile(ast.Expression(defaults[name]), "<default>", "eval"), self.loaded.globals_of(path))
+            except Exception:
+                raise Refusal(f"the default of {name}", defaults[name], self.loaded.name(path)) from None
+        kind = self.resolve(kind, lambda: recorder.argument_modules(tree, name, owners))
+        if kind is None:
+            raise Refusal(f"{tree.name} was never called", tree, self.loaded.name(path))
+        if kind == kinds.NONE:
+            return Parameter(name, kind, default, "none")
+        if isinstance(kind, Class | Function):
+            return Parameter(name, kind, default, "static", kind.cls if isinstance(kind, Class) else kind.function)
+        if kind == Simple_module:
+            raise Refusal(f"{name} of {tree.name} is a Python module", argument, self.loaded.name(path))
+        template = ""
+        if isinstance(kind, Many) and all(isinstance(k, Module) for k in kind.kinds):
+            template = "" if any(isinstance(n, ast.Name) and n.id == "isinstance" for n in ast.walk(tree)) or owners is not None else f"{name[:1].upper()}{name[1:]}"
+            kind = Module(nn.Module)
+        if isinstance(kind, Many):
+            raise Refusal(f"{name} of {tree.name} is {names.describe(kind)}; give each a function of its own", argument, self.loaded.name(path))
+        if isinstance(kind, Config):
+            self.struct(kind)
+        parameter = Parameter(name, kind, default, changed=changed, template=template)
+        if default is not inspect.Parameter.empty:
+            parameter.text = self.parameter_default(default, kind, argument, path)
+        return parameter
+
+    def parameter_default(self, default, kind, argument, path):
+        if default is None:
+            return "{}" if isinstance(kind, Tensor) else "nullptr" if isinstance(kind, Module) else "std::nullopt" if isinstance(kind, Optional) else ""
+        if isinstance(kind, Module | Config) or kind == kinds.CALLABLE or kind_of(default) in (kinds.CALLABLE,):
+            return ""
+        if isinstance(kind_of(default), Function | Class):
+            return ""
+        try:
+            return schema.literal(default)
+        except Refusal as refusal:
+            raise Refusal(refusal.why, argument, self.loaded.name(path)) from None
+
+    def inlines(self, tree, body):
+        """Whether a function is one short expression, or an if between two."""
+        if tree.args.vararg or tree.args.kwarg or tree.args.kwonlyargs or tree.decorator_list:
+            return False
+        small = len(list(ast.walk(ast.Module(body, [])))) < 34
+        if len(body) == 1 and isinstance(body[0], ast.Return) and body[0].value is not None:
+            return small and not any(isinstance(n, ast.Lambda | ast.ListComp) for n in ast.walk(body[0]))
+        one = isinstance(body[0], ast.If) and len(body[0].body) == 1 and isinstance(body[0].body[0], ast.Return)
+        rest = (body[0].orelse or body[1:]) if one else []
+        return small and one and len(body) <= 2 and len(rest) == 1 and isinstance(rest[0], ast.Return) and rest[0].value is not None
+
+    def function(self, target, node):
+        """The C++ name of an own function, which is emitted before what uses it."""
+        path, tree = self.loaded.definition(target)
+        if tree.uid not in self.functions:
+            name = identifier(tree.name)
+            taken = {n for n in self.functions.values()}
+            name = next(n for n in itertools.chain([name], (f"{name}_{k}" for k in itertools.count(2))) if n not in taken and n not in self.class_names)
+            self.functions[tree.uid] = name
+            self.emit_function(tree, path, name)
+        name = self.functions[tree.uid]
+        return f"{self.space}::{name}" if names.is_torch_name(name) or hasattr(torch.Tensor, name) else name
+
+    def emit_function(self, tree, path, name):
+        translator = self.translator(tree, path)
+        translator.translate()
+        signature = translator.signature()
+        words = [f"class {p.template}" for p in signature.live() if p.template]
+        head = f"{'' if words else 'inline '}{signature.result} {name}({signature.text(translator.body_text())}) {{"
+        template = [f"template <{', '.join(words)}>"] if words else []
+        self.items.append(("function", name, [*documentation(ast.get_docstring(tree)), *template, head, *indented(translator.lines, 1), "}"]))
+
+    def may_draw(self, function):
+        """Whether the text of an own function mentions anything that draws."""
+        if function not in self._may_draw:
+            definition = self.loaded.definition(function)
+            text = ast.unparse(definition[1]).lower() if definition else "rand"
+            self._may_draw[function] = any(word in text for word in ("drop", "rand", "bernoulli", "multinomial", "normal_", "uniform_", "nn.", "self.", "layer"))
+        return self._may_draw[function]
+
+    # What the text needs beside itself.
+
+    def struct(self, kind):
+        if kind.name not in self.structs:
+            self.structs[kind.name] = kind
+        else:
+            held = self.structs[kind.name]
+            if held is not kind and set(held.fields()) != set(kind.fields()) and not isinstance(kind.value, dict):
+                merged = {**kind.fields(), **held.fields()}
+                self.structs[kind.name] = Config(dict(merged)) if held.name == "Config" else held
+
+    def struct_fields(self, kind):
+        """Fields of a config that have a C++ type: names with their values."""
+        fields = {}
+        for name, value in kind.fields().items():
+            field_kind = kind_of(value)
+            if value is None or isinstance(field_kind, Class | Function | Many | Module) or field_kind == kinds.CALLABLE or not str(name).isidentifier():
+                continue
+            if isinstance(field_kind, Config) and not field_kind.fields():
+                continue
+            fields[name] = value
+        return fields
+
+    def struct_lines(self):
+        out = []
+        done = set()
+
+        def emit(name):
+            if name in done:
+                return
+            done.add(name)
+            kind = self.structs[name]
+            lines = []
+            for field, value in self.struct_fields(kind).items():
+                field_kind = kind_of(value)
+                if isinstance(field_kind, Config):
+                    self.struct(field_kind)
+                    emit(field_kind.name)
+                    lines.append(f"  {field_kind.name} {identifier(field)};")
+                    continue
+                try:
+                    text = "{}" if isinstance(field_kind, Tensor) else schema.literal(value)
+                    type_text = cpp_type(field_kind)
+                except Refusal:
+                    continue
+                lines.append(f"  {type_text} {identifier(field)}{' = ' + text if text != '{}' else ''};")
+            document = "/// Values as they were when the class was recorded." if kind.name == "Config" else ""
+            out.extend([*([document] if document else documentation(own_docstring(type(kind.value)))), f"struct {name} {{", *lines, "};", ""])
+
+        for name in list(self.structs):
+            emit(name)
+        return out
+
+    def helper(self, name):
+        if name not in self.helpers:
+            self.helpers.append(name)
+
+    def never(self, path, line):
+        place = self.loaded.place(path, line)
+        if place not in self.never_ran:
+            self.never_ran.append(place)
+
+    def attention(self, translator, body):
+        """The plans for a function and what it computes without attention(); found once."""
+        uid = translator.function.uid
+        if uid not in self.found:
+            self.found[uid] = attend.find(translator, translator.function, body)
+        plans, declined = self.found[uid]
+        for plan in plans:
+            self.recognised.append(f"{self.loaded.place(translator.path, plan.line)}: {getattr(plan, 'summary', 'softmax(q k^T) v')}")
+        for item in declined:
+            text = f"{self.loaded.place(translator.path, item.line)}: {item.why}"
+            if text not in self.composed:
+                self.composed.append(text)
+        return plans, declined
+
+
+Simple_module = kinds.Simple("module")
+
+
+def own_docstring(cls):
+    text = cls.__doc__
+    return text if text and not text.startswith(f"{cls.__name__}(") and cls.__module__ != "builtins" else None
+
+
+def getattr_quiet(module, name):
+    for where in ("_parameters", "_buffers", "_modules"):
+        if name in vars(module).get(where, {}):
+            return vars(module)[where][name]
+    return vars(module).get(name, UNKNOWN)
+
+
+def wrap_comment(text, indent):
+    return textwrap.wrap(text, 108 - len(indent))
+
+
+__all__ = ["ClassTranslation", "Translator", "Unit", "support"]

@@ -1,0 +1,1205 @@
+"""Expressions of Python as expressions of C++."""
+
+import ast
+import functools
+import inspect
+import math
+import operator
+import types
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from . import einops, kinds, modules, names, schema
+from .kinds import (
+    UNKNOWN,
+    Class,
+    Config,
+    Function,
+    List,
+    Many,
+    Module,
+    Operand,
+    Optional,
+    Refusal,
+    Size,
+    Tensor,
+    Tuple,
+    is_numbers,
+    is_own,
+    kind_of,
+    primary,
+)
+from .names import cpp_type, identifier
+
+_SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Mod: "%", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
+          ast.LShift: "<<", ast.RShift: ">>"}
+_COMPARISONS = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
+_CONTAINERS = (nn.ModuleList, nn.Sequential)
+_SCALAR_NUMPY = {"sqrt", "log", "exp", "power", "ceil", "floor", "log2", "prod"}
+
+
+def is_none(node):
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def super_call(node):
+    """The method's name if the call is super().method(...)."""
+    function = node.func
+    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Call) and getattr(function.value.func, "id", "") == "super":
+        return function.attr
+    return None
+
+
+class Expressions:
+    """The part of a function's translation that knows expressions. See emit.Function for the fields."""
+
+    # What is known about a node.
+
+    def kind(self, node):
+        """The kind of an expression, None if it never ran."""
+        found = self.substituted.get(getattr(node, "uid", None))
+        if found:
+            return found[1]
+        if isinstance(node, ast.Name) and node.id in self.inline:
+            return self.inline[node.id][1]
+        if isinstance(node, ast.Name) and node.id in self.narrowed:
+            return self.narrowed[node.id]
+        if isinstance(node, ast.Constant):
+            return kind_of(node.value) if node.value is not ... else None
+        if isinstance(node, ast.Name) and self.blind:
+            return None
+        if isinstance(node, ast.GeneratorExp):
+            return List(self.kind(node.elt))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("rearrange_many", "repeat_many")):
+            return List(Tensor(), len(node.args[0].elts) if isinstance(node.args[0], ast.Tuple | ast.List) else None)
+        if isinstance(node, ast.Call) and self.static(node.func) is map and isinstance(node.args[0], ast.Lambda):
+            return List(self.kind(node.args[0].body))
+        if isinstance(node, ast.Name) and isinstance(self.locals.get(node.id), List | Tuple):
+            return self.locals[node.id]  # C++ may hold a tuple of tensors as a vector
+        if not self.blind:
+            kind = self.unit.recorder.kind(node, self.owners)
+            if kind is not None:
+                return self.unit.resolve(kind, lambda: self.modules(node))
+        return self.locals.get(node.id) if isinstance(node, ast.Name) else self.guess(node)
+
+    def guess(self, node):
+        """A kind for code that was not wrapped: bodies of inlined functions."""
+        if isinstance(node, ast.Compare | ast.BoolOp) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)):
+            return kinds.BOOL
+        if isinstance(node, ast.BinOp) and self.blind:
+            left, right = self.kind(node.left), self.kind(node.right)
+            return left if isinstance(left, Tensor) else right if isinstance(right, Tensor) else left
+        return None
+
+    def values(self, node):
+        return self.unit.recorder.values(node, self.owners) if not self.blind else []
+
+    def modules(self, node):
+        return self.unit.recorder.modules(node, self.owners)
+
+    def ran(self, node, branch):
+        return self.unit.recorder.ran(node, branch)
+
+    @staticmethod
+    def is_self(node):
+        return isinstance(node, ast.Name) and node.id == "self"
+
+    def static(self, node):
+        """The Python object that a dotted global name means, None for anything else."""
+        if isinstance(node, ast.Name):
+            if node.id in self.statics:
+                return self.statics[node.id]
+            if node.id in self.inline or node.id in self.local_names:
+                return None
+            return self.globals.get(node.id, __builtins__.get(node.id) if isinstance(__builtins__, dict) else getattr(__builtins__, node.id, None))
+        if isinstance(node, ast.Attribute):
+            if self.is_self(node.value):
+                return self.cls.statics.get(node.attr) if self.cls else None
+            owner = self.static(node.value)
+            if owner is not None and (inspect.ismodule(owner) or inspect.isclass(owner)):
+                return getattr(owner, node.attr, None)
+        return None
+
+    def constant(self, node):
+        """The value of an expression that the source writes as a constant, else UNKNOWN."""
+        try:
+            return ast.literal_eval(node)
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+            pass
+        if isinstance(node, ast.Name) and node.id in self.inline:
+            return self.inline[node.id][2]
+        if isinstance(node, ast.Name | ast.Attribute):
+            value = self.static(node)
+            if value is None or not isinstance(value, bool | int | float | str | torch.dtype):
+                return UNKNOWN
+            return value
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            value = self.constant(node.operand)
+            return -value if isinstance(value, int | float) else UNKNOWN
+        if isinstance(node, ast.Call) and self.static(node.func) is float and node.args and isinstance(node.args[0], ast.Constant):
+            return float(node.args[0].value)
+        return UNKNOWN
+
+    def always(self, node):
+        """True or False if a condition had that value whenever it ran, and depends on what C++ does not know; else None."""
+        values = {bool(value) for value in self.values(node)}
+        return values.pop() if len(values) == 1 else None
+
+    # Text.
+
+    def code(self, node):
+        """The C++ text of an expression."""
+        found = self.substituted.get(getattr(node, "uid", None))
+        if found:
+            return found[0]
+        method = getattr(self, "code_" + type(node).__name__, None)
+        if method is None:
+            raise Refusal(f"`{ast.unparse(node)[:60]}`: {type(node).__name__} has no translation; write it with tensors, lists and loops", node)
+        text = method(node)
+        if isinstance(node, ast.Call) and node.uid in self.ordered:
+            text = self.bind_draw(node, text)
+        return text
+
+    def primary(self, node):
+        return primary(self.code(node))
+
+    def substitute(self, node, code, kind):
+        self.substituted[node.uid] = (code, kind)
+
+    def operand(self, node):
+        return Operand(self.code(node), self.kind(node), self.constant(node))
+
+    def condition(self, node):
+        """An expression as a C++ condition."""
+        kind, code = self.kind(node), self.code(node)
+        if code in ("true", "false"):
+            return code
+        if kind == kinds.NONE:
+            return "false"
+        if isinstance(kind, Tensor):
+            if kinds.NONE in self.raw_kinds(node):
+                return f"{primary(code)}.defined()"
+            return f"{primary(code)}.item<bool>()"
+        if isinstance(kind, Optional):
+            inner = "" if kind.kind == kinds.STR or isinstance(kind.kind, List | Size | Tuple) else f" && *{primary(code)} != 0"
+            return f"{primary(code)}.has_value()" + (f" && *{primary(code)}" if kind.kind == kinds.BOOL else inner)
+        if isinstance(kind, List | Size | Tuple) or kind == kinds.STR:
+            return f"!{primary(code)}.empty()"
+        if isinstance(kind, Module):
+            return f"!{primary(code)}.is_empty()"
+        if kind in (kinds.INT, kinds.FLOAT):
+            return f"{code} != 0"
+        if isinstance(kind, Function | Class | Config):
+            return "true"
+        return code
+
+    def raw_kinds(self, node):
+        return {key[0] for key in self.unit.recorder._pick(self.unit.recorder._kinds.get(getattr(node, "uid", None), ()), self.owners)}
+
+    def literal(self, value, node=None):
+        """A Python value as C++."""
+        if isinstance(value, Config) or not isinstance(value, bool | int | float | str | tuple | list | torch.dtype | torch.device | None):
+            kind = kind_of(value)
+            if isinstance(kind, Config):
+                self.unit.struct(kind)
+                return f"{kind.name}{{}}"
+        try:
+            return schema.literal(value)
+        except Refusal as refusal:
+            raise Refusal(refusal.why, node) from None
+
+    def code_Constant(self, node):
+        return "{}" if node.value is None else self.literal(node.value, node)
+
+    def code_Name(self, node):
+        name = node.id
+        if name in self.inline:
+            return self.inline[name][0]
+        if name in self.renamed:
+            return self.renamed[name]
+        if name in self.locals or name in self.local_names:
+            if self.locals.get(name, kinds.NONE) == kinds.NONE and self.kind(node) in (kinds.NONE, None):
+                return "{}"
+            return identifier(name)
+        if name in self.globals or name in self.statics:
+            value = self.static(node)
+            if isinstance(value, types.FunctionType) and self.unit.loaded.definition(value):
+                return self.function_value(value, node)
+            return self.literal(value, node)
+        raise Refusal(f"the name {name} is not known here", node)
+
+    def function_value(self, function, node):
+        """An own function or one of torch as a value."""
+        if self.unit.loaded.definition(function):
+            return f"[](const torch::Tensor& x) {{ return {self.unit.function(function, node)}(x); }}"
+        call = schema.call(function.__name__, [Operand("x", Tensor())], {}, method=False, where=where_of(function))
+        return f"[](const torch::Tensor& x) {{ return {call}; }}"
+
+    def member(self, name):
+        """A member's text, told apart from a local of the same name."""
+        text = names.member(name, self.unit.class_names)
+        return f"this->{text}" if name in self.local_names or identifier(name) in self.local_names else text
+
+    def code_Attribute(self, node):
+        name = node.attr
+        if self.is_self(node.value) and self.cls is not None:
+            return self.own_attribute(node)
+        value = self.static(node)
+        if value is not None:
+            return self.literal(value, node)
+        kind = self.kind(node.value)
+        if isinstance(node.value, ast.Call) and getattr(self.static(node.value.func), "__name__", "") == "finfo":
+            text = schema.finfo(self.operand(node.value.args[0]), name)
+            if "finfo(" in text:
+                self.unit.helper("finfo")
+            return text
+        if isinstance(kind, Tensor):
+            return schema.attribute(name, self.operand(node.value))
+        if isinstance(kind, Module):
+            return self.module_attribute(node, kind)
+        if isinstance(kind, Config):
+            if self.kind(node) == kinds.NONE:
+                return "{}"
+            self.unit.struct(kind)
+            return f"{self.primary(node.value)}.{identifier(name)}"
+        if isinstance(kind, Tuple) and name in ("values", "indices"):
+            return f"std::get<{int(name == 'indices')}>({self.code(node.value)})"
+        if kind == kinds.DTYPE and name == "is_floating_point":
+            return f"c10::isFloatingType({self.code(node.value)})"
+        if kind == kinds.DEVICE and name == "type" and self.always_word(node):
+            return self.literal(self.always_word(node))
+        raise Refusal(f"`{ast.unparse(node)[:60]}`: the attribute {name} of {names.describe(kind)} has no translation", node)
+
+    def always_word(self, node):
+        values = set(self.values(node))
+        return values.pop() if len(values) == 1 else None
+
+    def own_attribute(self, node):
+        name, cls = node.attr, self.cls.cls
+        if name == "training":
+            return "is_training()"
+        value = inspect.getattr_static(cls, name, None)
+        if isinstance(value, property | functools.cached_property):
+            self.unit.need_method(cls, name)
+            return f"{names.member(name, self.unit.class_names)}()"
+        kind = self.kind(node)
+        if kind == kinds.NONE and name not in self.cls.members:
+            return "{}"
+        if value is not None and not callable(value) and name not in self.cls.members and not self.unit.assigned(cls, name):
+            return self.literal(value, node)
+        self.cls.use(name, kind)
+        return self.member(name)
+
+    def module_attribute(self, node, kind):
+        name, target = node.attr, self.code(node.value)
+        if name == "training":
+            return f"{target}->is_training()"
+        if is_own(kind.cls):
+            value = inspect.getattr_static(kind.cls, name, None)
+            if isinstance(value, property):
+                self.unit.need_method(kind.cls, name)
+                return f"{target}->{names.member(name, self.unit.class_names)}()"
+            if value is not None and not callable(value) and isinstance(value, bool | int | float | str) and not self.unit.assigned(kind.cls, name):
+                return self.literal(value, node)
+            return f"{target}->{names.member(name, self.unit.class_names)}"
+        if kind.cls is nn.ModuleDict:
+            return self.child(node.value, f'[{self.literal(name)}]', self.kind(node), node)
+        if kind.cls is nn.Module:
+            raise Refusal(f"`{ast.unparse(node)[:60]}`: a module of any class has no attribute {name} in C++; test its class first", node)
+        return modules.attribute(kind.cls, target, name)
+
+    def child(self, container, index, kind, node):
+        """An element of a ModuleList, Sequential or ModuleDict, as a pointer to its class."""
+        if isinstance(kind, Many) or not isinstance(kind, Module):
+            raise Refusal(f"`{ast.unparse(node)[:60]}` is {names.describe(kind)}; give each class a member of its own", node)
+        inner = f"{self.code(container)}->ptr({index[1:-1]})" if self.kind(container).cls is not nn.ModuleDict else f"(*{self.code(container)}){index}"
+        return f"{inner}->template as<{names.implementation(kind)}>()" if self.in_template else f"{inner}->as<{names.implementation(kind)}>()"
+
+    def code_Tuple(self, node):
+        return "{" + ", ".join(self.code(item) for item in self.starless(node.elts)) + "}"
+
+    def code_List(self, node):
+        kind = self.kind(node)
+        items = "{" + ", ".join(self.code(item) for item in self.starless(node.elts)) + "}"
+        return cpp_type(kind, node) + items if isinstance(kind, List) and kind.item is not None else items
+
+    def starless(self, items):
+        """The items of a call or display, with each `*value` of known length spread."""
+        spread = []
+        for item in items:
+            if not isinstance(item, ast.Starred):
+                spread.append(item)
+                continue
+            value, kind = item.value, self.kind(item.value)
+            length = kind.length if isinstance(kind, Size | List) else len(kind.items) if isinstance(kind, Tuple) else None
+            if isinstance(value, ast.Tuple | ast.List):
+                spread += self.starless(value.elts)
+                continue
+            if length is None:
+                raise Refusal(f"`*{ast.unparse(value)[:40]}` has no fixed length", item)
+            base = self.local_copy(value) if not isinstance(kind, Size) else None
+            for at in range(length):
+                node = ast.copy_location(ast.Constant(0), item)
+                node.uid = -next(self.unit.counter)
+                if isinstance(kind, Size):
+                    self.substitute(node, self.size_at(value, at), kinds.INT)
+                elif isinstance(kind, Tuple) and not self.is_vector(value):
+                    self.substitute(node, f"std::get<{at}>({base})", kind.items[at])
+                else:
+                    self.substitute(node, f"{base}[{at}]", kind.item if isinstance(kind, List) else kind.items[at])
+                spread.append(node)
+        return spread
+
+    def local_copy(self, node, word="parts"):
+        """A name that holds the value: the expression itself if it is a name."""
+        code = self.code(node)
+        if code.replace("_", "").replace("this->", "").isalnum():
+            return code
+        name = self.fresh(word)
+        self.out(f"const auto {name} = {code};")
+        return name
+
+    def size_at(self, node, at):
+        """Element `at` of an expression that is a torch.Size."""
+        if isinstance(node, ast.Attribute) and node.attr == "shape":
+            return f"{self.primary(node.value)}.size({at})"
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "size" and not node.args:
+            return f"{self.primary(node.func.value)}.size({at})"
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
+            low = self.constant(node.slice.lower) if node.slice.lower is not None else 0
+            if isinstance(low, int) and node.slice.step is None:
+                return self.size_at(node.value, low + at)
+        return f"{self.primary(node)}[{at}]" if at >= 0 else f"{self.primary(node)}.end()[{at}]"
+
+    def code_Dict(self, node):
+        raise Refusal("a dict has no translation here; use a dataclass or arguments", node)
+
+    def code_JoinedStr(self, node):
+        values = set(self.values(node))
+        if len(values) == 1:
+            return self.literal(values.pop())
+        parts = []
+        for part in node.values:
+            if isinstance(part, ast.Constant):
+                parts.append(f"std::string({self.literal(part.value)})")
+            elif self.kind(part.value) in (kinds.INT, kinds.FLOAT) or part.format_spec is None:
+                kind = self.kind(part.value)
+                parts.append(self.code(part.value) if kind == kinds.STR else f"std::to_string({self.code(part.value)})")
+        return " + ".join(parts) or '""'
+
+    # Operators.
+
+    def code_UnaryOp(self, node):
+        if isinstance(node.op, ast.Not):
+            code = self.condition(node.operand)
+            return {"true": "false", "false": "true"}.get(code, f"!{primary(code)}")
+        return {ast.USub: "-", ast.Invert: "~", ast.UAdd: "+"}[type(node.op)] + self.primary(node.operand)
+
+    def number(self, node):
+        """A number as a double."""
+        if isinstance(node, ast.Constant) and isinstance(node.value, int):
+            return self.literal(float(node.value))
+        kind = self.kind(node)
+        return f"static_cast<double>({self.code(node)})" if kind in (kinds.INT, kinds.BOOL, None) else self.plain(node)
+
+    def plain(self, node):
+        """A number's text, the value of an optional one."""
+        return f"*{self.primary(node)}" if isinstance(self.kind(node), Optional) else self.code(node)
+
+    def code_BinOp(self, node):
+        left, right, sign = node.left, node.right, type(node.op)
+        kinds_ = (self.kind(left), self.kind(right))
+        if any(isinstance(kind, Tensor) for kind in kinds_):
+            return self.tensor_operation(left, right, sign, node)
+        if sign is ast.MatMult:
+            raise Refusal(f"`{ast.unparse(node)[:60]}` never ran", node)
+        if all(kind == kinds.STR for kind in kinds_) and sign is ast.Add:
+            return f"std::string({self.code(left)}) + {self.code(right)}"
+        if any(isinstance(kind, List | Tuple | Size) for kind in kinds_):
+            return self.list_operation(left, right, sign, node)
+        integers = all(kind in (kinds.INT, kinds.BOOL) for kind in kinds_)
+        if sign is ast.Pow:
+            if integers and not any(isinstance(value, float) for value in self.values(node)):
+                return f"static_cast<int64_t>(std::pow({self.code(left)}, {self.code(right)}))"
+            return f"std::pow({self.number(left)}, {self.plain(right)})"
+        if sign in (ast.FloorDiv, ast.Mod):
+            negative = any(isinstance(v, int | float) and v < 0 for part in (left, right) for v in self.values(part)) or any(
+                isinstance(part, ast.BinOp) and isinstance(part.op, ast.Sub) or isinstance(part, ast.UnaryOp) for part in (left, right)
+            )
+            if not integers or negative:
+                name = "floor_divide" if sign is ast.FloorDiv else "modulo"
+                self.unit.helper(name)
+                return f"{name}({self.plain(left)}, {self.plain(right)})"
+            return f"{primary(self.plain(left))} {'/' if sign is ast.FloorDiv else '%'} {primary(self.plain(right))}"
+        if sign is ast.Div and integers:
+            if isinstance(left, ast.Constant):
+                return f"{self.literal(float(left.value))} / {self.primary(right)}"
+            if isinstance(right, ast.Constant):
+                return f"{self.primary(left)} / {self.literal(float(right.value))}"
+            return f"{self.number(left)} / {self.primary(right)}"
+        if sign not in _SIGNS:
+            raise Refusal(f"the operator of `{ast.unparse(node)[:60]}`", node)
+        return f"{primary(self.plain(left))} {_SIGNS[sign]} {primary(self.plain(right))}"
+
+    def tensor_operation(self, left, right, sign, node):
+        if sign is ast.MatMult:
+            return f"{self.primary(left)}.matmul({self.code(right)})"
+        if sign in (ast.Pow, ast.FloorDiv, ast.Mod):
+            name = {ast.Pow: "pow", ast.FloorDiv: "floor_divide", ast.Mod: "remainder"}[sign]
+            if sign is ast.FloorDiv and not isinstance(self.kind(left), Tensor):
+                return f"torch::floor_divide(torch::scalar_tensor({self.code(left)}, {self.primary(right)}.options()), {self.code(right)})"
+            return f"torch::{name}({self.code(left)}, {self.code(right)})"
+        if sign not in _SIGNS or sign in (ast.LShift, ast.RShift):
+            raise Refusal(f"the operator of `{ast.unparse(node)[:60]}`", node)
+        if self.kind(left) == kinds.BOOL or self.kind(right) == kinds.BOOL and sign in (ast.Add, ast.Sub, ast.Mult):
+            return f"{primary(self.number(left) if self.kind(left) == kinds.BOOL else self.code(left))} {_SIGNS[sign]} " + primary(
+                self.number(right) if self.kind(right) == kinds.BOOL else self.code(right)
+            )
+        return f"{primary(self.plain(left))} {_SIGNS[sign]} {primary(self.plain(right))}"
+
+    def list_operation(self, left, right, sign, node):
+        if sign is ast.Add:
+            self.unit.helper("joined")
+            return f"joined({self.as_vector(left)}, {self.as_vector(right)})"
+        if sign is ast.Mult:
+            self.unit.helper("repeated")
+            items, times = (left, right) if not self.kind(left) == kinds.INT else (right, left)
+            return f"repeated({self.as_vector(items)}, {self.code(times)})"
+        raise Refusal(f"the operator of `{ast.unparse(node)[:60]}`", node)
+
+    def as_vector(self, node):
+        kind, code = self.kind(node), self.code(node)
+        return cpp_type(kind, node) + code if code.startswith("{") else code
+
+    def code_BoolOp(self, node):
+        conjunction = isinstance(node.op, ast.And)
+        if not all(self.kind(value) in (kinds.BOOL, None) for value in node.values) and self.kind(node) not in (kinds.BOOL, None):
+            return self.choice(node, conjunction)
+        parts = []
+        for value in node.values:
+            code = self.condition(value)
+            if code == ("false" if conjunction else "true"):
+                return code if not parts else (" && " if conjunction else " || ").join([*parts, code])
+            if code != ("true" if conjunction else "false"):
+                parts.append(f"({code})" if isinstance(value, ast.BoolOp) or " ? " in code else code)
+        return (" && " if conjunction else " || ").join(parts) or ("true" if conjunction else "false")
+
+    def choice(self, node, conjunction):
+        """`a or b` where a and b are no conditions."""
+        if conjunction or len(node.values) != 2:
+            raise Refusal(f"`{ast.unparse(node)[:60]}` is no condition; write an if", node)
+        first, second = node.values
+        kind = self.kind(first)
+        if kind == kinds.NONE:
+            return self.code(second)
+        if self.kind(second) is None:
+            return self.code(first) if not isinstance(kind, Optional) else f"*{self.primary(first)}"
+        if isinstance(kind, Optional):
+            return f"{self.primary(first)}.value_or({self.code(second)})"
+        return f"({self.condition(first)} ? {self.code(first)} : {self.code(second)})"
+
+    def code_Compare(self, node):
+        parts = [node.left, *node.comparators]
+        texts = [self.compare(*item, node) for item in zip(parts, node.ops, parts[1:], strict=False)]
+        return texts[0] if len(texts) == 1 else " && ".join(f"({text})" for text in texts)
+
+    def compare(self, left, sign, right, node):
+        kind = self.kind(left)
+        if isinstance(sign, ast.Is | ast.IsNot) and is_none(right):
+            return self.compare_none(left, kind, isinstance(sign, ast.IsNot), node)
+        if isinstance(sign, ast.Is | ast.IsNot) and isinstance(right, ast.Constant) and isinstance(right.value, bool) and kind == kinds.BOOL:
+            return ("" if (isinstance(sign, ast.Is) == right.value) else "!") + self.primary(left)
+        if isinstance(sign, ast.In | ast.NotIn) and kind == kinds.STR and self.kind(right) == kinds.STR:
+            return f"{self.primary(right)}.find({self.code(left)}) {'!=' if isinstance(sign, ast.In) else '=='} std::string::npos"
+        if isinstance(sign, ast.In | ast.NotIn) and isinstance(right, ast.Tuple | ast.List | ast.Set) and kind in (kinds.INT, kinds.STR):
+            equal = isinstance(sign, ast.In)
+            texts = [f"{self.primary(left)} {'==' if equal else '!='} {self.code(item)}" for item in right.elts]
+            return "(" + (" || " if equal else " && ").join(texts) + ")"
+        if type(sign) not in _COMPARISONS or isinstance(kind, Class | Function | Config | Module) or kind in (kinds.CALLABLE, None):
+            known = self.always(node)
+            if known is None:
+                raise Refusal(f"`{ast.unparse(node)[:60]}` compares {names.describe(kind)}", node)
+            return "true" if known else "false"
+        other = self.kind(right)
+        if isinstance(kind, Size | List | Tuple) and isinstance(other, Size | Tuple | List):
+            return f"{self.as_vector(left)} {_COMPARISONS[type(sign)]} {self.as_vector(right)}"
+        if kind == kinds.NONE or other == kinds.NONE:
+            return "true" if isinstance(sign, ast.NotEq) else "false"
+        return f"{self.primary(left)} {_COMPARISONS[type(sign)]} {self.primary(right)}"
+
+    def compare_none(self, left, kind, negated, node):
+        if kind == kinds.NONE:
+            return "false" if negated else "true"
+        if kind is None:
+            raise Refusal(f"`{ast.unparse(left)[:60]}` never ran", node)
+        if isinstance(kind, Tensor):
+            return ("" if negated else "!") + f"{self.primary(left)}.defined()"
+        if isinstance(kind, Module):
+            pointer = "" if self.code(left).endswith(">()") or not is_own(kind.cls) and kind.cls is nn.Module else ".is_empty()"
+            return ("!" if negated else "") + f"{self.primary(left)}{pointer}" if pointer else f"{self.primary(left)} {'!=' if negated else '=='} nullptr"
+        if isinstance(kind, Optional):
+            return ("" if negated else "!") + f"{self.primary(left)}.has_value()"
+        return "true" if negated else "false"
+
+    def code_IfExp(self, node):
+        test = self.condition(node.test)
+        if test in ("true", "false"):
+            return self.code(node.body if test == "true" else node.orelse)
+        body, other = self.kind(node.body), self.kind(node.orelse)
+        if body is None or other is None:
+            known = {bool(value) for value in self.values(node.test)} or {body is not None}
+            ran, line = (node.body, node.orelse.lineno) if True in known else (node.orelse, node.body.lineno)
+            self.unit.never(self.path, line)
+            self.out(f"TORCH_CHECK({primary(test) if ran is node.body else '!' + primary(test)}, {self.never_text(line)});")
+            return self.code(ran)
+        kind = self.kind(node)
+        texts = [self.typed_branch(part, kind) for part in (node.body, node.orelse)]
+        return f"({test} ? {texts[0]} : {texts[1]})"
+
+    def typed_branch(self, node, kind):
+        code = self.code(node)
+        if is_none(node) or self.kind(node) == kinds.NONE:
+            return "std::nullopt" if isinstance(kind, Optional) else f"{cpp_type(kind, node)}()"
+        if isinstance(kind, Optional):
+            return f"{cpp_type(kind, node)}({code})"
+        if kind == kinds.STR or code.startswith("{"):
+            return f"{cpp_type(kind, node)}{code if code.startswith('{') else '(' + code + ')'}"
+        if kind == kinds.FLOAT and self.kind(node) == kinds.INT:
+            return self.number(node)
+        if isinstance(kind, Many) and isinstance(self.kind(node), Module):
+            return f"torch::nn::AnyModule({code})"
+        return code
+
+    # Indexing.
+
+    def index(self, part):
+        """What stands in brackets, as torch::indexing writes it."""
+        texts = []
+        for item in part.elts if isinstance(part, ast.Tuple) else [part]:
+            if isinstance(item, ast.Slice):
+                bounds = ["None" if bound is None or is_none(bound) else self.code(bound) for bound in (item.lower, item.upper, item.step)]
+                while bounds and bounds[-1] == "None":
+                    bounds.pop()
+                texts.append(f"Slice({', '.join(bounds)})")
+            elif isinstance(item, ast.Constant) and item.value in (None, ...):
+                texts.append("None" if item.value is None else "Ellipsis")
+            elif isinstance(self.kind(item), List | Tuple):
+                texts.append(f"torch::tensor({self.as_vector(item)})")
+            elif self.kind(item) == kinds.NONE:
+                texts.append("None")
+            else:
+                texts.append(self.code(item))
+        return "{" + ", ".join(texts) + "}"
+
+    def code_Subscript(self, node):
+        value, index = node.value, node.slice
+        kind = self.kind(value)
+        if isinstance(kind, Size):
+            if not isinstance(index, ast.Slice):
+                constant = self.constant(index)
+                if isinstance(value, ast.Attribute) and value.attr == "shape":
+                    return f"{self.primary(value.value)}.size({self.code(index)})"
+                return self.size_at(value, constant) if isinstance(constant, int) else f"{self.primary(value)}[{self.code(index)}]"
+            return self.slice_of(value, index)
+        if isinstance(kind, Tensor):
+            if isinstance(index, ast.Slice | ast.Tuple) or self.kind(index) != kinds.INT:
+                return f"{self.primary(value)}.index({self.index(index)})"
+            return f"{self.primary(value)}[{self.code(index)}]"
+        if isinstance(kind, Tuple) and not self.is_vector(value):
+            at = self.constant(index)
+            if not isinstance(at, int):
+                raise Refusal(f"`{ast.unparse(node)[:60]}`: the index of a tuple must be a constant", node)
+            return f"std::get<{at % len(kind.items)}>({self.code(value)})"
+        if isinstance(kind, List | Tuple):
+            if isinstance(index, ast.Slice):
+                return self.slice_of(value, index)
+            at = self.constant(index)
+            base = self.primary(value) if not self.code(value).startswith("{") else f"{cpp_type(kind, node)}{self.code(value)}"
+            return f"{base}.end()[{at}]" if isinstance(at, int) and at < 0 else f"{base}[{self.code(index)}]"
+        if isinstance(kind, Config) and isinstance(self.constant(index), str):
+            self.unit.struct(kind)
+            return "{}" if self.kind(node) == kinds.NONE else f"{self.primary(value)}.{identifier(self.constant(index))}"
+        if isinstance(kind, Module) and kind.cls in (*_CONTAINERS, nn.ModuleDict):
+            text = self.code(index)
+            if self.constant(index) is not UNKNOWN and isinstance(self.constant(index), int) and self.constant(index) < 0:
+                text = f"{self.code(value)}->size() - {-self.constant(index)}"
+            return self.child(value, f"[{text}]", self.kind(node), node)
+        raise Refusal(f"`{ast.unparse(node)[:60]}`: {names.describe(kind)} cannot be indexed here", node)
+
+    def slice_of(self, value, index):
+        """A slice of a list or size."""
+        kind = self.kind(value)
+        if index.step is not None:
+            raise Refusal(f"a slice with a step of {names.describe(kind)}", index)
+        if not isinstance(kind, Size | List | Tuple):
+            raise Refusal(f"a slice of {names.describe(kind)}", index)
+        self.unit.helper("part_of")
+        low = self.code(index.lower) if index.lower is not None else "0"
+        high = ", " + self.code(index.upper) if index.upper is not None and not is_none(index.upper) else ""
+        return f"part_of({self.as_vector(value)}, {low}{high})"
+
+    def is_vector(self, node):
+        """Whether a Python tuple is a std::vector in C++."""
+        kind = self.kind(node)
+        if isinstance(node, ast.Name) and isinstance(self.locals.get(node.id), List):
+            return True
+        if isinstance(kind, List) or is_numbers(kind) or isinstance(kind, Size):
+            return True
+        if isinstance(node, ast.Call):
+            function = self.static(node.func)
+            name = getattr(function, "__name__", "") if function is not None else getattr(node.func, "attr", "")
+            if function in (map, tuple, list, zip) or name in ("rearrange_many", "repeat_many"):
+                return True
+            if isinstance(kind, Tuple) and kinds.is_tensors(kind):
+                own = inspect.isfunction(function) and self.unit.loaded.definition(function) is not None
+                is_method = function is None and isinstance(node.func, ast.Attribute) and isinstance(self.kind(node.func.value), Tensor)
+                return (is_method or not own and function is not None) and schema.returns_vector(name)
+        return isinstance(node, ast.ListComp | ast.GeneratorExp)
+
+    # Comprehensions and lambdas.
+
+    def code_ListComp(self, node):
+        kind = self.kind(node)
+        if len(node.generators) != 1:
+            raise Refusal("a comprehension over two loops; write the loops", node)
+        generator = node.generators[0]
+        item = kind.item if isinstance(kind, List) else None
+        if self.simple_unroll(generator):
+            texts = [self.code_with(generator.target, part, node.elt) for part in generator.iter.elts]
+            return f"std::vector<{cpp_type(item or self.kind(node.elt), node)}>{{{', '.join(texts)}}}"
+        name = self.fresh("items")
+        item = item if item is not None else self.kind(node.elt)
+        self.out(f"std::vector<{cpp_type(item, node)}> {name};")
+
+        def body():
+            tests = [self.condition(test) for test in generator.ifs]
+            push = f"{name}.push_back({self.code(node.elt)});"
+            self.out(f"if ({' && '.join(tests)}) {push}" if tests else push)
+
+        self.loop(generator.iter, generator.target, body, node)
+        return name
+
+    code_GeneratorExp = code_ListComp
+
+    def simple_unroll(self, generator):
+        return isinstance(generator.iter, ast.Tuple | ast.List) and isinstance(generator.target, ast.Name) and not generator.ifs
+
+    def code_with(self, target, value, node):
+        """An expression with a name bound to another expression."""
+        saved = dict(self.inline)
+        self.inline[target.id] = (self.primary(value), self.kind(value), self.constant(value))
+        try:
+            return self.code(node)
+        finally:
+            self.inline = saved
+
+    def code_Lambda(self, node):
+        arguments = [argument.arg for argument in node.args.args]
+        saved, blind = dict(self.locals), set(self.local_names)
+        for name in arguments:
+            self.locals[name] = Tensor()
+            self.local_names.add(name)
+        try:
+            code = self.code(node.body)
+        finally:
+            self.locals, self.local_names = saved, blind
+        return f"[&]({', '.join(f'const torch::Tensor& {identifier(name)}' for name in arguments)}) {{ return {code}; }}"
+
+    # Calls.
+
+    def code_Call(self, node):
+        function = node.func
+        method = super_call(node)
+        if method is not None:
+            return self.super_method(method, node)
+        target = self.static(function)
+        if target is not None:
+            return self.call_static(target, node)
+        kind = self.kind(function)
+        if isinstance(function, ast.Attribute):
+            if self.is_self(function.value) and self.cls is not None and not isinstance(kind, Module):
+                if inspect.getattr_static(self.cls.cls, function.attr, None) is not None:
+                    return self.own_method(function.attr, node)
+            owner = self.kind(function.value)
+            if isinstance(owner, Tensor):
+                return self.tensor_method(node)
+            if isinstance(owner, Module) and not isinstance(kind, Module):
+                return self.module_method(node, owner)
+            if isinstance(owner, List) or (isinstance(owner, Config) and function.attr in ("get", "items", "keys", "values")) or owner == kinds.STR:
+                return self.container_method(node, owner)
+        if isinstance(kind, Module):
+            return self.call_module(kind, self.code(function), node)
+        if isinstance(kind, Many) and all(isinstance(item, Module) for item in kind.kinds):
+            return f"{self.primary(function)}.forward({', '.join(self.code(a) for a in node.args)})"
+        if isinstance(kind, Function):
+            return self.call_static(kind.function, node)
+        if isinstance(kind, Class):
+            return self.call_static(kind.cls, node)
+        if kind == kinds.CALLABLE:
+            return f"{self.primary(function)}({', '.join(self.code(a) for a in node.args)})"
+        raise Refusal(f"the call `{ast.unparse(node)[:60]}` has no translation", node)
+
+    def super_method(self, method, node):
+        base = self.cls.base
+        owner = f"{names.class_name(base)}Impl" if is_own(base) else f"{modules.holder(base)}Impl"
+        if is_own(base):
+            self.unit.need_method(base, method)
+            arguments = self.bind(getattr(base, method), node)
+        else:
+            arguments = [self.code(argument) for argument in node.args]
+        return f"{owner}::{names.member(method) if method != 'forward' else method}({', '.join(arguments)})"
+
+    def own_method(self, name, node):
+        cls = self.cls.cls
+        if name in ("parameters", "modules", "named_parameters", "children", "buffers", "named_modules") and not self.unit.overrides(cls, name):
+            return f"{name}()"
+        if name == "apply" and not self.unit.overrides(cls, name):
+            return self.apply(node)
+        owner = next((base for base in cls.__mro__ if name in vars(base)), None)
+        if owner is None or not is_own(owner):
+            raise Refusal(f"self.{name}(...) of {owner.__name__ if owner else cls.__name__} has no translation", node)
+        self.unit.need_method(owner, name)
+        return f"{names.member(name, self.unit.class_names)}({', '.join(self.bind(getattr(cls, name), node))})"
+
+    def apply(self, node):
+        target = node.args[0]
+        if not (isinstance(target, ast.Attribute) and self.is_self(target.value)):
+            raise Refusal("apply of anything but a method", node)
+        self.unit.need_method(self.cls.cls, target.attr)
+        self.unit.helper("apply_to")
+        return f"apply_to(*this, [this](torch::nn::Module& module) {{ {names.member(target.attr)}(module); }})"
+
+    def module_method(self, node, kind):
+        name = node.func.attr
+        target = self.code(node.func.value)
+        if is_own(kind.cls):
+            self.unit.need_method(kind.cls, name)
+            return f"{target}->{names.member(name, self.unit.class_names) if name != 'forward' else name}({', '.join(self.bind(getattr(kind.cls, name), node))})"
+        if name == "forward":
+            return self.call_module(kind, target, node)
+        if name in ("append", "add_module") and kind.cls in (nn.ModuleList, nn.Sequential):
+            return f"{target}->push_back({', '.join(self.code(a) for a in node.args)})"
+        if name in ("parameters", "buffers", "modules", "children"):
+            return f"{target}->{name}()"
+        raise Refusal(f"{kind.cls.__name__}.{name}() has no translation", node)
+
+    def container_method(self, node, kind):
+        name, target = node.func.attr, self.code(node.func.value)
+        if isinstance(kind, List) and name == "append":
+            return f"{target}.push_back({self.code(node.args[0])})"
+        if isinstance(kind, List) and name == "extend":
+            self.unit.helper("joined")
+            return f"{target} = joined({target}, {self.as_vector(node.args[0])})"
+        if isinstance(kind, Config) and name == "get" and isinstance(self.constant(node.args[0]), str):
+            word = self.constant(node.args[0])
+            if word in kind.fields():
+                self.unit.struct(kind)
+                return f"{primary(target)}.{identifier(word)}"
+            return self.code(node.args[1]) if len(node.args) > 1 else "{}"
+        if kind == kinds.STR and name in ("endswith", "startswith") and len(node.args) == 1:
+            return f"{target}.{name.removesuffix('with')}_with({self.code(node.args[0])})"
+        values = set(self.values(node))
+        if len(values) == 1:
+            return self.literal(values.pop(), node)
+        raise Refusal(f"the call `{ast.unparse(node)[:60]}` has no translation", node)
+
+    def tensor_method(self, node):
+        name = node.func.attr
+        if name == "type" and len(node.args) == 1 and isinstance(node.args[0], ast.Call) and getattr(node.args[0].func, "attr", "") == "type":
+            return f"{self.primary(node.func.value)}.to({self.primary(node.args[0].func.value)}.scalar_type())"
+        arguments = [self.operand(node.func.value), *(self.operand(a) for a in self.starless(node.args))]
+        keywords = {keyword.arg: self.operand(keyword.value) for keyword in node.keywords}
+        return self.at(node, schema.call, name, arguments, keywords, method=True)
+
+    @staticmethod
+    def at(node, function, *arguments, **keywords):
+        """Calls a table's function; its refusals get the node's line."""
+        try:
+            return function(*arguments, **keywords)
+        except Refusal as refusal:
+            if refusal.line is None:
+                refusal.line = getattr(node, "lineno", None)
+            raise
+
+    def call_module(self, kind, target, node):
+        cls = kind.cls
+        if is_own(cls):
+            return f"{target}->forward({', '.join(self.bind(cls.forward, node))})"
+        if cls.__module__.startswith("einops"):
+            return f"{target}->forward({self.code(node.args[0])})"
+        if cls is nn.Sequential:
+            found = self.modules(node.func)
+            chain = [type(child) for module in found for child in module]
+            if any(modules.returns_tuple(child) for child in chain if not is_own(child)):
+                raise Refusal("an nn.Sequential that holds a module with several results", node)
+            return f"{target}->forward({', '.join(self.code(a) for a in node.args)})"
+        arguments = [self.operand(a) for a in self.starless(node.args)]
+        keywords = {keyword.arg: self.operand(keyword.value) for keyword in node.keywords}
+        return self.at(node, modules.call, cls, target, arguments, keywords, module=next(iter(self.modules(node.func)), None))
+
+    def call_static(self, target, node):
+        """A call of something that the source names."""
+        if isinstance(target, functools.partial):
+            return self.call_partial(target, node)
+        if inspect.isclass(target):
+            return self.call_class(target, node)
+        name, module = getattr(target, "__name__", ""), getattr(target, "__module__", None) or ""
+        builtin = getattr(self, "call_" + name, None) if module in ("builtins", "functools") else None
+        if builtin is not None:
+            return builtin(node)
+        if target in (inspect.isfunction, callable):
+            return "true" if self.kind(node.args[0]) == kinds.CALLABLE or isinstance(self.kind(node.args[0]), Function | Class | Module) else "false"
+        if module == "math" or target in vars(math).values():
+            return f"std::{ {'fabs': 'abs'}.get(name, name)}({', '.join(self.number(a) for a in node.args)})" if name not in ("floor", "ceil", "prod") else (
+                f"static_cast<int64_t>(std::{name}({self.number(node.args[0])}))" if name != "prod" else self.call_prod(node))
+        if module.split(".")[0] == "numpy" or type(target).__name__ == "ufunc":
+            if name in _SCALAR_NUMPY and all(self.kind(a) in kinds.NUMBERS for a in node.args):
+                return f"std::{ {'power': 'pow'}.get(name, name)}({', '.join(self.number(a) for a in node.args)})"
+            raise Refusal(f"numpy.{name} has no translation; use torch.{name}", node)
+        if module.split(".")[0] in ("einops", "einops_exts"):
+            return self.call_einops(ast.unparse(node.func).split(".")[-1], node)
+        definition = self.unit.loaded.definition(target) if inspect.isfunction(target) else None
+        if definition is not None:
+            return self.call_function(target, definition, node)
+        if name == "deepcopy" and module == "copy":
+            self.unit.helper("copy_of")
+            self.unit.copied(self.kind(node))
+            return f"copy_of({self.code(node.args[0])})"
+        if module.startswith("torch") or target in vars(torch).values() or target in vars(F).values() or type(target).__name__ in (
+            "builtin_function_or_method", "_DisabledTorchFunctionImpl", "method_descriptor"):
+            return self.call_torch(target, name, node)
+        if operator is inspect.getmodule(target):
+            raise Refusal(f"operator.{name} has no translation", node)
+        raise Refusal(f"the source of {name or target} is not at hand; only own classes and functions, torch, math and einops are translated", node)
+
+    def call_torch(self, target, name, node):
+        where = where_of(target)
+        if name in ("checkpoint", "compile", "no_grad", "script", "custom_fwd") or where == "refused":
+            raise Refusal(f"{getattr(target, '__module__', 'torch')}.{name} has no translation", node)
+        if name == "multi_head_attention_forward":
+            raise Refusal("F.multi_head_attention_forward has no translation; call an nn.MultiheadAttention", node)
+        arguments = [self.operand(a) for a in self.starless(node.args)]
+        keywords = {keyword.arg: self.operand(keyword.value) for keyword in node.keywords}
+        if None in keywords:
+            raise Refusal(f"`{ast.unparse(node)[:60]}` hands on **kwargs", node)
+        if name == "trunc_normal_":
+            self.unit.helper("trunc_normal_")
+        return self.at(node, schema.call, name, arguments, keywords, method=False, where=where)
+
+    def call_einops(self, name, node):
+        sizes = {keyword.arg: self.code(keyword.value) for keyword in node.keywords if keyword.arg != "reduction"}
+        pattern = self.constant(node.args[1]) if len(node.args) > 1 else UNKNOWN
+        if name == "einsum":
+            raise Refusal("einops.einsum; use torch.einsum", node)
+        if not isinstance(pattern, str):
+            raise Refusal("an einops pattern that is no constant", node)
+        first = node.args[0]
+        kind = self.kind(first)
+        if name in ("rearrange_many", "repeat_many"):
+            if not isinstance(first, ast.Tuple | ast.List):
+                raise Refusal(f"{name} of anything but a display of tensors", node)
+            function = getattr(einops, name.removesuffix("_many"))
+            return f"std::vector<torch::Tensor>{{{', '.join(self.at(node, function, self.operand(x), pattern, sizes) for x in first.elts)}}}"
+        if isinstance(kind, List | Tuple):
+            item = kind.item if isinstance(kind, List) else kind.items[0]
+            items = self.code(first) if self.code(first).startswith("{") else self.as_vector(first)
+            operand = Operand(f"torch::stack({items})", Tensor("f", 1 + item.rank if item.rank is not None else None))
+        else:
+            operand = self.operand(first)
+        if name == "reduce":
+            return self.at(node, einops.reduce, operand, pattern, self.constant(node.args[2]), sizes)
+        return self.at(node, getattr(einops, name), operand, pattern, sizes)
+
+    def call_partial(self, target, node):
+        call = ast.copy_location(ast.Call(node.func, list(node.args), list(node.keywords)), node)
+        call.uid = node.uid
+        given = {keyword.arg for keyword in node.keywords}
+        for value in reversed(target.args):
+            call.args.insert(0, self.synthetic(value, node))
+        for name, value in target.keywords.items():
+            if name not in given:
+                call.keywords.append(ast.keyword(name, self.synthetic(value, node)))
+        return self.call_static(target.func, call)
+
+    def synthetic(self, value, node):
+        """A node that stands for a Python value."""
+        made = ast.copy_location(ast.Constant(value), node)
+        made.uid = -next(self.unit.counter)
+        self.substitute(made, self.literal(value, node) if value is not None else "{}", kind_of(value))
+        return made
+
+    def call_class(self, cls, node):
+        if cls in (int, float, bool, str):
+            return self.call_number(cls, node)
+        if cls in (tuple, list):
+            return self.as_vector(node.args[0]) if node.args else "{}"
+        if cls is torch.Size:
+            return self.as_vector(node.args[0])
+        if cls in (torch.device,):
+            return f"torch::Device({', '.join(self.code(a) for a in node.args)})"
+        if cls is nn.Parameter:
+            return self.code(node.args[0] if node.args else next(k.value for k in node.keywords if k.arg == "data"))
+        if cls is torch.Tensor or cls.__name__ in ("FloatTensor", "LongTensor"):
+            return self.legacy_tensor(cls, node)
+        builtin = getattr(self, "call_" + cls.__name__, None) if cls.__module__ == "builtins" else None
+        if builtin is not None:
+            return builtin(node)
+        if issubclass(cls, nn.Module):
+            return self.construct(cls, node)
+        if cls.__module__ != "builtins":
+            return self.config(cls, node)
+        raise Refusal(f"{cls.__name__}(...) has no translation", node)
+
+    def legacy_tensor(self, cls, node):
+        if node.args and all(self.kind(a) == kinds.INT for a in node.args) and cls is not None:
+            dtype = ", torch::kLong" if cls.__name__ == "LongTensor" else ""
+            return f"torch::empty({{{', '.join(self.code(a) for a in node.args)}}}{dtype})"
+        if not node.args:
+            return "torch::empty({0})"
+        dtype = "torch::kLong" if cls.__name__ == "LongTensor" else "torch::kFloat"
+        return f"torch::tensor({self.as_vector(node.args[0])}, {dtype})"
+
+    def call_number(self, cls, node):
+        value = self.constant(node)
+        if value is not UNKNOWN:
+            return self.literal(value)
+        argument = node.args[0]
+        if cls is bool:
+            return self.condition(argument)
+        if cls is str:
+            values = set(self.values(node))
+            if self.kind(argument) == kinds.STR:
+                return self.code(argument)
+            return self.literal(values.pop()) if len(values) == 1 else f"std::to_string({self.code(argument)})"
+        kind = self.kind(argument)
+        text = {int: "int64_t", float: "double"}[cls]
+        if isinstance(kind, Tensor):
+            return f"{self.primary(argument)}.item<{text}>()"
+        return self.code(argument) if kind == (kinds.INT if cls is int else kinds.FLOAT) else f"static_cast<{text}>({self.plain(argument)})"
+
+    def construct(self, cls, node):
+        """A module's constructor call."""
+        if is_own(cls):
+            kind = self.kind(node)
+            kind = kind if isinstance(kind, Module) else self.unit.resolve(Module(cls), lambda: [])
+            self.unit.need_class(cls)
+            return f"{names.holder(kind)}({', '.join(self.bind(cls.__init__, node, constructor=cls))})"
+        if cls.__module__.startswith("einops"):
+            return self.einops_layer(cls, node)
+        if cls is nn.Sequential or cls in (nn.ModuleList, nn.ModuleDict):
+            name = self.fresh({"Sequential": "layers", "ModuleList": "list", "ModuleDict": "dict"}[cls.__name__])
+            self.out(f"torch::nn::{cls.__name__} {name};")
+            self.fill(cls, name, node)
+            return name
+        arguments = [self.operand(a) for a in self.starless(node.args)]
+        keywords = {keyword.arg: self.operand(keyword.value) for keyword in node.keywords}
+        if None in keywords:
+            raise Refusal(f"`{ast.unparse(node)[:60]}` hands on **kwargs", node)
+        text = self.at(node, modules.construct, cls, arguments, keywords)
+        self.unit.includes.update(modules.includes(text))
+        return text
+
+    def einops_layer(self, cls, node):
+        sizes = {keyword.arg: self.code(keyword.value) for keyword in node.keywords}
+        pattern = self.constant(node.args[0])
+        if cls.__name__ != "Rearrange" or not isinstance(pattern, str):
+            raise Refusal(f"einops' layer {cls.__name__}; call the function in forward", node)
+        captured = "=" if any(not text.isdigit() for text in sizes.values()) else ""
+        return f"torch::nn::Functional([{captured}](const torch::Tensor& x) {{ return {self.at(node, einops.rearrange, Operand('x', Tensor('f', None)), pattern, sizes)}; }})"
+
+    def fill(self, cls, name, node):
+        """Statements that put the modules of a constructor call into a container."""
+        items = list(node.args)
+        if cls is nn.Sequential and len(items) == 1 and isinstance(items[0], ast.Call) and getattr(self.static(items[0].func), "__name__", "") == "OrderedDict":
+            pairs = items[0].args[0].elts
+            for pair in pairs:
+                self.out(f"{name}->push_back({self.code(pair.elts[0])}, {self.module_text(pair.elts[1])});")
+            return
+        if cls is nn.ModuleDict:
+            self.fill_dict(name, items[0] if items else None, node)
+            return
+        if cls is nn.ModuleList and items:
+            items = [ast.copy_location(ast.Starred(items[0], ast.Load()), node)]
+        for item in items:
+            if not isinstance(item, ast.Starred):
+                self.out(f"{name}->push_back({self.module_text(item)});")
+                continue
+            value = item.value
+            if isinstance(value, ast.List | ast.Tuple):
+                self.fill(nn.Sequential, name, ast.copy_location(ast.Call(node.func, value.elts, []), node))
+            elif isinstance(value, ast.ListComp | ast.GeneratorExp):
+                generator = value.generators[0]
+                self.loop(generator.iter, generator.target, lambda v=value: self.out(f"{name}->push_back({self.module_text(v.elt)});"), value)
+            elif isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult) and isinstance(value.left, ast.List):
+                raise Refusal("one module several times in a list", item)
+            else:
+                self.fill_from(name, value, item)
+
+    def fill_from(self, name, value, item):
+        """Pushes the modules of a list that was built before."""
+        code = self.code(value)
+        if isinstance(self.kind(value), Module):
+            self.out(f"for (const auto& module : *{code}) {name}->push_back(module);")
+        else:
+            self.out(f"for (const auto& module : {code}) {name}->push_back(module{'.ptr()' if self.any_modules(value) else ''});")
+
+    def any_modules(self, node):
+        kind = self.kind(node)
+        return isinstance(kind, List) and isinstance(kind.item, Many)
+
+    def fill_dict(self, name, items, node):
+        if items is None:
+            pairs = []
+        elif isinstance(items, ast.Dict):
+            pairs = list(zip(items.keys, items.values, strict=True))
+        elif isinstance(items, ast.Call) and self.static(items.func) is dict and not items.args:
+            pairs = [(ast.Constant(k.arg), k.value) for k in items.keywords]
+        else:
+            raise Refusal("an nn.ModuleDict of anything but a display", node)
+        for key, value in pairs:
+            text = self.code(key) if hasattr(key, "uid") else self.literal(key.value)
+            module = self.local_copy(value, "layer") if self.kind(value) and isinstance(self.kind(value), Module) else self.code(value)
+            self.out(f"{name}->update({{{{{text}, {module}.ptr()}}}});")
+
+    def module_text(self, node):
+        return self.code(node)
+
+    def config(self, cls, node):
+        """A constructor call of a class that only holds values."""
+        kind = self.kind(node)
+        if not isinstance(kind, Config):
+            raise Refusal(f"{cls.__name__}(...) has no translation", node)
+        self.unit.struct(kind)
+        given = {keyword.arg: keyword.value for keyword in node.keywords}
+        order = list(kind.fields())
+        given.update(zip(order, node.args, strict=False))
+        parts = [f".{identifier(name)} = {self.code(given[name])}" for name in self.unit.struct_fields(kind) if name in given and self.kind(given[name]) != kinds.NONE]
+        return f"{kind.name}{{{', '.join(parts)}}}"
+
+    # Built-in functions.
+
+    def call_dict(self, node):
+        return self.config(dict, node)
+
+    def call_len(self, node):
+        kind, code = self.kind(node.args[0]), self.code(node.args[0])
+        if isinstance(kind, Tensor):
+            return f"{primary(code)}.size(0)"
+        return f"static_cast<int64_t>({primary(code)}{'->' if isinstance(kind, Module) else '.'}size())"
+
+    def call_min(self, node):
+        name = node.func.id
+        if len(node.args) == 1:
+            items = self.local_copy(node.args[0], "items")
+            return f"*std::{name}_element({items}.begin(), {items}.end())"
+        kind = cpp_type(self.kind(node), node)
+        texts = [self.number(a) if kind == "double" else self.plain(a) for a in node.args]
+        return f"std::{name}<{kind}>({{{', '.join(texts)}}})" if len(texts) > 2 else f"std::{name}<{kind}>({', '.join(texts)})"
+
+    call_max = call_min
+
+    def call_abs(self, node):
+        return f"std::abs({self.code(node.args[0])})" if not isinstance(self.kind(node.args[0]), Tensor) else f"{self.primary(node.args[0])}.abs()"
+
+    def call_round(self, node):
+        kind = self.kind(node.args[0])
+        if len(node.args) > 1 or isinstance(kind, Tensor):
+            raise Refusal("round with digits or of a tensor", node)
+        return f"static_cast<int64_t>(std::nearbyint({self.number(node.args[0])}))"
+
+    def call_pow(self, node):
+        return f"std::pow({self.number(node.args[0])}, {self.plain(node.args[1])})"
+
+    def call_sum(self, node):
+        argument = node.args[0]
+        kind = self.kind(node)
+        if isinstance(argument, ast.Tuple | ast.List) and argument.elts:
+            return "(" + " + ".join(self.primary(item) for item in argument.elts) + ")"
+        items = self.local_copy(argument, "items")
+        if isinstance(kind, Tensor):
+            name = self.fresh("total")
+            self.out(f"auto {name} = {items}[0];")
+            self.out(f"for (size_t n = 1; n < {items}.size(); ++n) {name} = {name} + {items}[n];")
+            return name
+        self.unit.includes_std.add("numeric")
+        return f"std::accumulate({items}.begin(), {items}.end(), {cpp_type(kind, node)}(0))"
+
+    def call_prod(self, node):
+        self.unit.includes_std.update(("numeric", "functional"))
+        items = self.local_copy(node.args[0], "items")
+        kind = cpp_type(self.kind(node), node)
+        return f"std::accumulate({items}.begin(), {items}.end(), {kind}(1), std::multiplies<{kind}>())"
+
+    def call_reduce(self, node):
+        values = set(self.values(node))
+        raise Refusal(f"functools.reduce ({len(values)} values); write the loop", node)
+
+    def call_isinstance(self, node):
+        known = self.always(node)
+        if known is None:
+            raise Refusal(f"`{ast.unparse(node)[:60]}` has both answers; test it in an if of its own", node)
+        return "true" if known else "false"
+
+    call_hasattr = call_callable = call_isinstance
+
+    def call_getattr(self, node):
+        name = self.constant(node.args[1])
+        if not isinstance(name, str):
+            raise Refusal("getattr with a name that is no constant", node)
+        owner = node.args[0]
+        if self.is_self(owner):
+            if self.kind(node) == kinds.NONE and name not in self.cls.members:
+                return "{}"
+            self.cls.use(name, self.kind(node))
+            return self.member(name)
+        kind = self.kind(owner)
+        if isinstance(kind, Config):
+            return f"{self.primary(owner)}.{identifier(name)}" if name in kind.fields() else self.code(node.args[2])
+        raise Refusal(f"`{ast.unparse(node)[:60]}` has no translation", node)
+
+    def call_map(self, node):
+        function, items = node.args[0], node.args[1]
+        if not isinstance(function, ast.Lambda):
+            raise Refusal("map of anything but a lambda; write a comprehension", node)
+        comprehension = ast.copy_location(ast.ListComp(function.body, [ast.comprehension(ast.Name(function.args.args[0].arg, ast.Store()), items, [], 0)]), node)
+        comprehension.uid = -next(self.unit.counter)
+        item = self.unit.recorder.kind(function.body, self.owners)
+        self.substituted_kind[comprehension.uid] = List(item)
+        name = self.fresh("items")
+        self.out(f"std::vector<{cpp_type(item, node)}> {name};")
+        self.loop(items, comprehension.generators[0].target, lambda: self.out(f"{name}.push_back({self.code(function.body)});"), node)
+        return name
+
+    def call_next(self, node):
+        argument = node.args[0]
+        if isinstance(argument, ast.Call) and isinstance(argument.func, ast.Attribute) and argument.func.attr == "parameters":
+            return f"{self.code(argument)}.front()"
+        raise Refusal(f"`{ast.unparse(node)[:60]}` has no translation", node)
+
+    def call_range(self, node):
+        raise Refusal("range outside of a loop", node)
+
+    def call_sorted(self, node):
+        raise Refusal("sorted has no translation", node)
+
+    def call_print(self, node):
+        raise Refusal("print inside of an expression", node)
+
+
+def where_of(target):
+    """Which of torch's namespaces a function is from."""
+    module = getattr(target, "__module__", None) or ""
+    name = getattr(target, "__name__", "")
+    if module.startswith("torch.nn.init"):
+        return "init"
+    if module.startswith(("torch.utils", "torch.autograd", "torch.jit", "torch.fx", "torch.cuda", "torch.distributed")):
+        return "refused"
+    for where in ("special", "linalg", "fft"):
+        if getattr(getattr(torch, where), name, None) is target:
+            return where
+    return "F" if getattr(F, name, None) is target and getattr(torch, name, None) is not target else "torch"
+
+
+__all__ = ["Expressions", "Size", "is_none", "super_call", "where_of"]

@@ -1,0 +1,251 @@
+"""Kinds of Python values that a class was seen to compute with, and the C++ types that hold them."""
+
+import dataclasses
+import enum
+import inspect
+import types
+
+import torch
+from torch import nn
+
+
+class Refusal(Exception):
+    """Something that is not translated: the file and line, what it is, and what to change."""
+
+    def __init__(self, why, node=None, path=None):
+        super().__init__(why)
+        self.why, self.path = why, path
+        self.line = getattr(node, "lineno", None)
+
+    def __str__(self):
+        place = ":".join(str(part) for part in (self.path, self.line) if part is not None)
+        return f"{place}: {self.why}" if place else self.why
+
+
+class Kind:
+    """A kind of value; equal kinds are held by one C++ type."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Simple(Kind):
+    name: str
+
+
+NONE, INT, FLOAT, BOOL, STR = (Simple(name) for name in ("None", "int", "float", "bool", "str"))
+DTYPE, DEVICE, RANGE, CALLABLE, SLICE = (Simple(name) for name in ("dtype", "device", "range", "callable", "slice"))
+NUMBERS = (INT, FLOAT, BOOL)
+
+
+@dataclasses.dataclass(frozen=True)
+class Tensor(Kind):
+    """`dtype` is f, i, b or c (floating, integral, bool, complex), or ? if it varies; `rank` is None if it varies."""
+
+    dtype: str = "f"
+    rank: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Size(Kind):
+    """torch.Size; `length` is None if it varies."""
+
+    length: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Tuple(Kind):
+    items: tuple = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class List(Kind):
+    """`item` is None for a list that was always empty."""
+
+    item: Kind | None = None
+    length: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Module(Kind):
+    """`variant` tells apart uses of one class whose members are of different classes; see classes.py."""
+
+    cls: type
+    variant: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Class(Kind):
+    cls: type
+
+
+@dataclasses.dataclass(frozen=True)
+class Function(Kind):
+    """A function with a name; lambdas and bound methods are CALLABLE."""
+
+    function: object
+
+
+class Config(Kind):
+    """An object that only holds values: a dataclass's, a namespace, a dict with words as keys."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __eq__(self, other):
+        return isinstance(other, Config) and (self.value is other.value or self.name == other.name)
+
+    def __hash__(self):
+        return hash(self.name)
+
+    def __repr__(self):
+        return f"Config({self.name})"
+
+    @property
+    def name(self):
+        name = type(self.value).__name__
+        return "Config" if name in ("SimpleNamespace", "Namespace", "dict", "AttrDict", "OrderedDict") else name
+
+    def fields(self):
+        """Name and value of each field."""
+        value = self.value
+        if isinstance(value, dict):
+            return dict(value)
+        names = getattr(value, "_fields", None) or list(getattr(value, "__dataclass_fields__", ()))
+        names += [name for name in getattr(value, "__dict__", {}) if name not in names]
+        constants = {
+            name: item
+            for cls in reversed(type(value).__mro__[:-1])
+            for name, item in vars(cls).items()
+            if not name.startswith("_") and not callable(item) and not isinstance(item, property | staticmethod | classmethod)
+        }
+        return {**constants, **{name: getattr(value, name) for name in names}}
+
+
+@dataclasses.dataclass(frozen=True)
+class Optional(Kind):
+    """A number, word or list that was None at times."""
+
+    kind: Kind
+
+
+@dataclasses.dataclass(frozen=True)
+class Many(Kind):
+    """Kinds that no C++ type holds together."""
+
+    kinds: tuple
+
+
+def kind_of(value):
+    """The kind of one value."""
+    if isinstance(value, torch.Tensor):
+        dtype = value.dtype
+        letter = "f" if dtype.is_floating_point else "c" if dtype.is_complex else "b" if dtype == torch.bool else "i"
+        return Tensor(letter, value.dim())
+    if value is None:
+        return NONE
+    if isinstance(value, enum.Enum):
+        return Function(value)  # a constant
+    for cls, kind in ((bool, BOOL), (int, INT), (float, FLOAT), (str, STR), (torch.dtype, DTYPE), (torch.device, DEVICE)):
+        if isinstance(value, cls):
+            return kind
+    if isinstance(value, range):
+        return RANGE
+    if isinstance(value, slice):
+        return SLICE
+    if isinstance(value, torch.Size):
+        return Size(len(value))
+    if type(value).__module__ == "numpy":
+        return FLOAT if "float" in type(value).__name__ else INT if "int" in type(value).__name__ else Many((Simple("numpy"),))
+    if isinstance(value, tuple) and not hasattr(value, "_asdict"):
+        return Tuple(tuple(kind_of(item) for item in value))
+    if isinstance(value, list):
+        return List(merge([kind_of(item) for item in value]), len(value))
+    if isinstance(value, nn.Module):
+        return Module(type(value))
+    if isinstance(value, type):
+        return Class(value)
+    if isinstance(value, types.ModuleType):
+        return Simple("module")
+    if callable(value) and not hasattr(value, "__dict__") or inspect.isroutine(value):
+        name = getattr(value, "__qualname__", "<")
+        return CALLABLE if "<" in name or inspect.ismethod(value) else Function(value)
+    return Config(value)
+
+
+def merge(kinds):
+    """One kind for all; None for none."""
+    kinds = list(dict.fromkeys(kind for kind in kinds if kind is not None))
+    if len(kinds) < 2:
+        return kinds[0] if kinds else None
+    some = [kind for kind in kinds if kind != NONE]
+    first = some[0]
+    if len(some) == 1:
+        return first if isinstance(first, Tensor | Module | Optional) or first == CALLABLE else Optional(first)
+    if len(some) < len(kinds):
+        inner = merge(some)
+        return inner if isinstance(inner, Tensor | Module | Many | Optional) else Optional(inner)
+    if all(isinstance(kind, Tensor) for kind in some):
+        letters, ranks = {kind.dtype for kind in some}, {kind.rank for kind in some}
+        return Tensor(letters.pop() if len(letters) == 1 else "?", ranks.pop() if len(ranks) == 1 else None)
+    if any(isinstance(kind, Optional) for kind in some):
+        inner = merge([kind.kind if isinstance(kind, Optional) else kind for kind in some])
+        return inner if isinstance(inner, Many) else Optional(inner)
+    if set(some) <= {INT, FLOAT}:
+        return FLOAT
+    if set(some) <= {INT, BOOL}:
+        return INT
+    if all(isinstance(kind, Size | List) or is_numbers(kind) for kind in some) and any(isinstance(kind, Size) for kind in some):
+        return Size(None)
+    if all(isinstance(kind, Tuple) for kind in some):
+        if len({len(kind.items) for kind in some}) == 1:
+            return Tuple(tuple(merge(items) for items in zip(*(kind.items for kind in some), strict=True)))
+        if all(is_numbers(kind) for kind in some):
+            return List(merge([item for kind in some for item in kind.items]))
+    if all(isinstance(kind, List) for kind in some):
+        lengths = {kind.length for kind in some}
+        return List(merge([kind.item for kind in some]), lengths.pop() if len(lengths) == 1 else None)
+    if all(isinstance(kind, Function | Module) or kind == CALLABLE for kind in some) and not all(isinstance(kind, Module) for kind in some):
+        return CALLABLE
+    return Many(tuple(some))
+
+
+def is_numbers(kind):
+    """Whether it is a tuple of numbers of one kind, which C++ holds as a vector."""
+    return isinstance(kind, Tuple) and bool(kind.items) and kind.items[0] in NUMBERS and all(item == kind.items[0] for item in kind.items)
+
+
+def is_tensors(kind):
+    """Whether it is a tuple or list of tensors."""
+    items = kind.items if isinstance(kind, Tuple) else (kind.item,) if isinstance(kind, List) else ()
+    return bool(items) and all(isinstance(item, Tensor) for item in items)
+
+
+def is_own(cls):
+    """Whether a module's class is translated: neither PyTorch's nor einops'."""
+    return cls.__module__.split(".")[0] not in ("torch", "einops")
+
+
+UNKNOWN = object()
+
+
+@dataclasses.dataclass(frozen=True)
+class Operand:
+    """An argument of a call: its C++ text, its kind, and its value where the source writes a constant (else UNKNOWN)."""
+
+    code: str
+    kind: Kind
+    constant: object = UNKNOWN
+
+    @property
+    def primary(self):
+        """The text, in parentheses if a `.` or an operator could not follow it."""
+        return primary(self.code)
+
+
+def primary(code):
+    """`code`, in parentheses if a `.` or an operator could not follow it."""
+    depth = 0
+    for at, letter in enumerate(code):
+        depth += (letter in "([{") - (letter in ")]}")
+        if depth == 0 and (letter in " +*/%?<=&|" or (letter in "-!~" and code[at : at + 2] != "->")):
+            return f"({code})"
+    return code

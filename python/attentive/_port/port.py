@@ -1,0 +1,374 @@
+"""From a user's class to the folder: loads, records, translates, checks and writes."""
+
+import ast
+import contextlib
+import copy
+import io
+import math
+import types
+
+import torch
+from torch import nn
+
+from . import attend, case, emit, kinds, names, project, support
+from .kinds import Config, Refusal, is_own
+from .load import Source, load
+from .record import HOOK, Recorder, instrumented, number
+from .translation import Run, Translation
+
+DRIVER = "the command line"
+TOLERANCE = 1e-4  # of attention's definition from what the class computed, relative to the largest number
+
+
+class Driver:
+    """The functions that the command line stands for: `make`, one `call_N` for each --inputs, and `loss`."""
+
+    def __init__(self, options, loaded, recorder):
+        self.options, self.loaded, self.recorder = options, loaded, recorder
+        self.space = types.ModuleType("driver")
+        vars(self.space).update({k: v for k, v in vars(loaded.namespace).items() if not k.startswith("__")})
+        for name, value in loaded.torch_names().items():
+            vars(self.space).setdefault(name, value)
+        vars(self.space)[HOOK] = recorder
+        self.trees, self.functions, self.text = [], [], ""
+        self.module_class = loaded.evaluate(options.class_name, what="the class")
+        if not (isinstance(self.module_class, type) and issubclass(self.module_class, nn.Module)):
+            raise Refusal(f"{options.class_name} is no torch.nn.Module")
+        self.make = self.define(f"def make():\n    return {options.class_name}({options.args})\n")
+        self.calls, self.parameters = [], []
+        for at, text in enumerate(options.inputs):
+            self.calls.append(self.define(self.call_text(f"call_{at}", self.inputs(text, options.sizes[0]))))
+        self.loss = None
+        if options.train:
+            self.loss = self.define(self.loss_text())
+
+    def define(self, text):
+        """Compiles a function of the command line, wrapped like the user's."""
+        try:
+            tree = ast.parse("\n" * self.text.count("\n") + text, DRIVER)
+        except SyntaxError as error:
+            raise Refusal(f"{DRIVER}: {text.strip().splitlines()[-1].strip()!r} is not Python: {error.msg}") from None
+        self.text += text
+        function = number(tree).body[0]
+        self.trees.append(function)
+        exec(compile(ast.fix_missing_locations(ast.Module([instrumented(function)], [])), DRIVER, "exec"), vars(self.space))
+        self.loaded.sources[DRIVER] = Source(DRIVER, self.text, [], [], self.space, ast.Module(list(self.trees), []))
+        return vars(self.space)[function.name]
+
+    def inputs(self, text, sizes):
+        """[(name or None, text, value)] of one --inputs; a later one may use an earlier one's name."""
+        try:
+            call = ast.parse(f"f({text})", mode="eval").body
+        except SyntaxError as error:
+            raise Refusal(f"--inputs {text!r} is not Python: {error.msg}") from None
+        given, found = dict(sizes), []
+        with contextlib.redirect_stdout(io.StringIO()):
+            for name, node in [(None, a) for a in call.args] + [(k.arg, k.value) for k in call.keywords]:
+                value = self.loaded.evaluate(ast.unparse(node), given, "--inputs")
+                given |= {name: value} if name else {}
+                found.append((name, node, value))
+        return found
+
+    def call_text(self, name, inputs):
+        seen, texts = [], []
+        for word, node, value in inputs:
+            texts.append((f"{word}=" if word else "") + self.spread(value, node, word, seen))
+        arguments = [word for word, _ in seen]
+        self.parameters.append(arguments)
+        return f"def {name}({', '.join(['module', *arguments])}):\n    return module({', '.join(texts)})\n"
+
+    def spread(self, value, node, word, seen):
+        """An input's text, in which each distinct tensor is an argument."""
+        if isinstance(value, torch.Tensor):
+            for name, held in seen:
+                if held is value:
+                    return name
+            taken = {name for name, _ in seen}
+            base = word if word and word not in ("module", "inputs") else "x"
+            name = base if base not in taken else f"{base}_{len(seen) + 1}"
+            seen.append((name, value))
+            return name
+        if isinstance(value, tuple | list) and any(isinstance(item, torch.Tensor) for item in value):
+            items = [self.spread(item, node, word, seen) for item in value]
+            return f"[{', '.join(items)}]" if isinstance(value, list) else f"({', '.join(items)},)"
+        return ast.unparse(node)
+
+    @staticmethod
+    def tensors(value):
+        """The distinct tensors of a value in order."""
+        if isinstance(value, torch.Tensor):
+            return [value]
+        return [t for item in value for t in Driver.tensors(item)] if isinstance(value, tuple | list) else []
+
+    def loss_text(self):
+        arguments = self.parameters[0]
+        call = ast.unparse(self.trees[1].body[0].value)
+        expression = self.options.loss
+        lines = [f"    y = {call}"]
+        if expression is None:
+            lines.append("    return y if y.dim() == 0 else y.square().mean()")
+        else:
+            lines.append(f"    return {expression}")
+        return f"def loss({', '.join(['module', *arguments])}):\n" + "\n".join(lines) + "\n"
+
+    def runs(self):
+        """What is recorded and compared: each --inputs, at each size, in eval and in train mode."""
+        found = []
+        for call, text in enumerate(self.options.inputs):
+            shapes = []
+            for sizes in self.options.sizes:
+                torch.manual_seed(1)
+                distinct = []
+                for tensor in [t for _, _, value in self.inputs(text, sizes) for t in self.tensors(value)]:
+                    if not any(tensor is other for other in distinct):
+                        distinct.append(tensor)
+                shape = [tuple(t.shape) for t in distinct]
+                if shape in shapes:
+                    continue
+                shapes.append(shape)
+                title = ", ".join(f"{k}={v}" for k, v in sizes.items()) if len(shapes) > 1 or any(n in text for n in ("B", "T")) else "one size"
+                word = f"inputs {call + 1}, " if len(self.options.inputs) > 1 else ""
+                found += [Run(f"{word}{'train' if train else 'eval'}, {title}", call, train, distinct, sizes) for train in (False, True)]
+                if len(shapes) == 1:
+                    for dtype in self.options.dtypes:
+                        run = Run(f"{word}{dtype}, {title}", call, False, distinct, sizes)
+                        run.dtype, run.autocast = ("float32", True) if dtype == "autocast" else (dtype, False)
+                        found.append(run)
+        return found
+
+
+def build(options, folder):
+    """Does everything of the command line; writes into `folder` unless it is None. Returns a Translation."""
+    recorder = Recorder()
+    loaded = load(options.file, recorder, options.settings)
+    driver = Driver(options, loaded, recorder)
+    runs = driver.runs()
+    root, runs, notes = record(driver, recorder, runs)
+    unit = emit.Unit(loaded, recorder, root, not options.composed)
+    unit.space = names.namespace(options.name)
+    trees = [(DRIVER, tree) for tree in driver.trees]
+    unit.generate(trees)
+    if not options.composed:
+        settle(unit, driver, recorder, runs)
+        unit.generate(trees)
+    translation = text_of(options, loaded, unit, driver, notes)
+    recorder.paused = True
+    translation.unseeded = unseeded(driver)
+    training = None
+    if options.train:
+        training = case.Training(driver.loss, [t for t in runs[0].inputs], options.train, options.clip)
+    if folder is not None:
+        case.write(f"{folder}/case.safetensors", driver.make, driver.calls, runs, translation.unseeded, training)
+        about = project.About(loaded.name(loaded.main), options.class_name, options.command, skipped(loaded), case.not_persistent(root), training)
+        translation.files = project.write(folder, options.name, translation, runs, about)
+    return translation
+
+
+def record(driver, recorder, runs):
+    """Runs the constructor and each call once; a size that the class does not take is left out with a note."""
+    notes, kept = [], []
+    torch.manual_seed(case.SEED)
+    with contextlib.redirect_stdout(io.StringIO()):
+        root = driver.make()
+        for run in runs:
+            if run.dtype != "float32" or run.autocast:
+                kept.append(run)
+                continue
+            try:
+                call(driver, root, run)
+            except Exception as error:
+                if isinstance(error, Refusal) or not any(other.call == run.call for other in kept):
+                    raise
+                try:
+                    call(driver, driver.make(), run)
+                except Exception:
+                    notes.append(f"{run.name} was left out, as Python raises {type(error).__name__}: {str(error).splitlines()[0][:100]}")
+                    continue
+            kept.append(run)
+        if driver.loss:
+            driver.loss(root.train(), *(t.clone() for t in runs[0].inputs))
+    return root, kept, notes
+
+
+def call(driver, module, run):
+    torch.manual_seed(case.RUN_SEED)
+    return driver.calls[run.call](module.train(run.train), *(t.clone() for t in run.inputs))
+
+
+def settle(unit, driver, recorder, runs):
+    """Checks every recognised call of attention by the numbers of eval runs, and drops what does not agree."""
+    plans = [plan for found, _ in unit.found.values() for plan in found]
+    recorder.watch({node.uid for plan in plans for node in attend.nodes_to_watch(plan)})
+    for run in runs:
+        if not run.train and run.dtype == "float32" and not run.autocast:
+            with contextlib.suppress(Exception), contextlib.redirect_stdout(io.StringIO()):
+                call(driver, driver.make(), run)
+    for uid, (found, declined) in unit.found.items():
+        for plan in list(found):
+            seen = recorder.captured.get(uid, [])
+            attend.settle(plan, seen)
+            worst = max((attend.verify(plan, values) for values in seen), default=math.inf)
+            if not worst < TOLERANCE:
+                found.remove(plan)
+                declined.append(attend.Declined(plan.line, "attention()'s definition gave other numbers than these lines" if seen else "it never ran in eval mode"))
+    recorder.watch(())
+    unit.settled = True
+
+
+def unseeded(driver):
+    """Names of the parameters that Python leaves uninitialised."""
+    before = torch.are_deterministic_algorithms_enabled(), torch.utils.deterministic.fill_uninitialized_memory
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = True
+    try:
+        torch.manual_seed(case.SEED)
+        module = driver.make()
+    finally:
+        torch.use_deterministic_algorithms(before[0])
+        torch.utils.deterministic.fill_uninitialized_memory = before[1]
+    return [name for name, value in module.named_parameters() if value.is_floating_point() and bool(value.isnan().any())]
+
+
+def skipped(loaded):
+    texts = [f"{loaded.place(path, line)}: `{text.strip().splitlines()[0][:70]}`" for path, line, text in [*loaded.skipped, *loaded.dropped] if path == loaded.main]
+    return texts[:12] + ([f"and {len(texts) - 12} more"] if len(texts) > 12 else [])
+
+
+def text_of(options, loaded, unit, driver, notes):
+    """The header and the driver's file."""
+    own = [item for item in unit.items if not (item[0] == "function" and item[1] in {t.name for t in driver.trees})]
+    functions = [item for item in unit.items if item not in own]
+    structs = unit.struct_lines()
+    body = "\n\n".join("\n".join(lines) for _, _, lines in own)
+    everything = body + "\n".join(structs) + "\n".join("\n".join(lines) for _, _, lines in functions)
+    helpers = [support.text(name) for name in unit.helpers]
+    all_text = everything + "\n".join(helpers)
+    includes = sorted({h for h, word in _STANDARD.items() if word in all_text} | unit.includes_std)
+    own_headers = sorted(unit.includes | ({"attentive/functional/attention.h"} if "attentive::attention(" in all_text or "attentive::Mask" in all_text else set())
+                         | ({"attentive/modules/module.h"} if "RandomStateGuard" in all_text else set()))
+    file = f"{options.name}.h"
+    head = [f"// {options.class_name} of {loaded.name(loaded.main)} for LibTorch, written by attentive-port."]
+    licence = loaded.licence(loaded.main)
+    if licence:
+        head += ["//", "// The source's own head:", *(f"// {line}".rstrip() for line in licence.splitlines())]
+    parts = [*head, "#pragma once", "", *(f"#include <{h}>" for h in includes), "", "#include <torch/torch.h>", ""]
+    parts += [*(f"#include <{h}>" for h in own_headers), ""] if own_headers else []
+    parts += [f"namespace {unit.space} {{", ""]
+    using = [word for word in ("Ellipsis", "None", "Slice") if f"{word}" in _words(all_text)]
+    parts += [*(f"using torch::indexing::{word};" for word in using), ""] if using else []
+    if "kDraws" in all_text:
+        parts += _DRAWS.splitlines() + [""]
+    for text in helpers:
+        parts += [*text.splitlines(), ""]
+    parts += [*structs, body, "", f"}}  // namespace {unit.space}"]
+    if licence or notes:
+        pass
+    holder = names.holder(unit.resolve(kinds.Module(type(unit.root)), lambda: [unit.root]))
+    components = ["attention"]
+    hidden = any(plan.hidden_rows_seen for found, _ in unit.found.values() for plan in found) if unit.recognise else False
+    extra = [note for found, _ in unit.found.values() for plan in found for note in plan.notes] if unit.recognise else []
+    translation = Translation(
+        unit.space, holder, wrapped("\n".join(parts)), "", len(driver.calls), list(dict.fromkeys(unit.recognised)), unit.composed,
+        list(dict.fromkeys([*notes, *unit.notes, *extra])), unit.never_ran, [], components, hidden)
+    translation.driver = driver_text(file, unit, driver, functions, holder)
+    return translation
+
+
+def driver_text(file, unit, driver, functions, holder):
+    """The file that builds and calls the class as the command line did."""
+    lines = ["// Builds and calls the class as the command line did.", "#pragma once", "", "#include <tuple>", "#include <vector>", "", f'#include "{file}"', "",
+             f"namespace {unit.space} {{", "", *_FLAT.splitlines(), ""]
+    for _, name, text in functions:
+        lines += [*[line.replace(f" {name}(", f" {name}_(", 1) if line.startswith("inline") and name != "make" else line for line in text], ""]
+    for at, arguments in enumerate(driver.parameters):
+        values = ", ".join(["module", *(f"inputs[{n}]" for n in range(len(arguments)))])
+        unused = "inputs" if arguments else "/*inputs*/"
+        lines += [f"inline std::vector<torch::Tensor> call_{at}({holder}& module, const std::vector<torch::Tensor>& {unused}) {{",
+                  "  std::vector<torch::Tensor> tensors;", f"  flatten(tensors, call_{at}_({values}));", "  return tensors;", "}", ""]
+    if driver.loss:
+        values = ", ".join(["module", *(f"inputs[{n}]" for n in range(len(driver.parameters[0])))])
+        lines += [f"inline torch::Tensor loss({holder}& module, const std::vector<torch::Tensor>& inputs) {{", f"  return loss_({values});", "}", ""]
+    return wrapped("\n".join([*lines, f"}}  // namespace {unit.space}"]))
+
+
+def _words(text):
+    import re
+
+    return set(re.findall(r"(?<![\w:])[A-Za-z_]\w*", re.sub(r'"[^"]*"|//.*', "", text)))
+
+
+def wrapped(text):
+    """Breaks lines that are too long at commas and operators."""
+    out = []
+    for line in text.splitlines():
+        out += _broken(line)
+    return "\n".join(out) + "\n"
+
+
+def _broken(line, width=110):
+    if len(line) <= width:
+        return [line]
+    indent = len(line) - len(line.lstrip())
+    code, comment = line, ""
+    mark = line.find("  // ")
+    if mark > 0 and line.count('"', 0, mark) % 2 == 0:
+        code, comment = line[:mark].rstrip(), line[mark + 2 :]
+        return [" " * indent + comment, *_broken(code, width)]
+    if line.lstrip().startswith("//"):
+        lead = "/// " if line.lstrip().startswith("///") else "// "
+        words, rows, row = line.lstrip().lstrip("/ ").split(), [], ""
+        for word in words:
+            if len(row) + len(word) + indent + 4 > width and row:
+                rows.append(row)
+                row = ""
+            row = f"{row} {word}".strip()
+        return [" " * indent + lead + row for row in [*rows, row]]
+    best, depth, quoted = None, 0, False
+    for at, letter in enumerate(code):
+        quoted ^= letter == '"' and code[at - 1] != "\\"
+        if quoted:
+            continue
+        depth += (letter in "([{") - (letter in ")]}")
+        if letter in ", " and indent + 10 < at < width and (letter == "," or code[at + 1 : at + 3] in ("+ ", "? ", ": ", "&&", "||", "* ", "- ", "= ")):
+            score = (depth, -at)
+            if best is None or score <= best[0]:
+                best = (score, at + 1)
+    if best is None:
+        return [line]
+    return [code[: best[1]].rstrip(), *_broken(" " * (indent + 4) + code[best[1] :].lstrip(), width)]
+
+
+_STANDARD = {
+    "algorithm": "std::clamp", "cmath": "std::", "functional": "std::function", "limits": "numeric_limits", "numeric": "accumulate",
+    "optional": "std::optional", "string": "std::string", "tuple": "std::tuple", "vector": "std::vector", "type_traits": "common_type",
+}
+
+_DRAWS = """\
+/// The random numbers of dropout inside of attention(): Any is fastest; Aten draws Python's, which the test asks for.
+#ifdef ATTENTIVE_PORT_PYTHON_DRAWS
+constexpr auto kDraws = attentive::DropoutStream::Aten;
+#else
+constexpr auto kDraws = attentive::DropoutStream::Any;
+#endif"""
+
+_FLAT = """\
+inline void flatten(std::vector<torch::Tensor>& all, const torch::Tensor& tensor) {
+  if (tensor.defined()) all.push_back(tensor);
+}
+template <class T>
+void flatten(std::vector<torch::Tensor>& all, const std::vector<T>& items);
+template <class... T>
+void flatten(std::vector<torch::Tensor>& all, const std::tuple<T...>& items) {
+  std::apply([&](const auto&... item) { (flatten(all, item), ...); }, items);
+}
+template <class T>
+void flatten(std::vector<torch::Tensor>& all, const std::vector<T>& items) {
+  if constexpr (!std::is_arithmetic_v<T>) {
+    for (const auto& item : items) flatten(all, item);
+  }
+}
+template <class T>
+  requires std::is_arithmetic_v<T>
+void flatten(std::vector<torch::Tensor>&, T) {}"""
+
+__all__ = ["build", "Config", "copy", "is_own"]

@@ -1,0 +1,236 @@
+"""Runs Python code so that every expression's kind is known: the source is compiled with each expression wrapped."""
+
+import ast
+import collections
+import copy
+import itertools
+
+import torch
+from torch import nn
+
+from .kinds import Module, kind_of, merge
+
+HOOK = "_attentive_port"
+_uids = itertools.count(1)
+
+
+def number(tree):
+    """Gives each node of a tree a `uid`, under which its kind is recorded."""
+    for node in ast.walk(tree):
+        node.uid = next(_uids)
+    return tree
+
+
+class Recorder:
+    """What was seen, by node. `owners`, where given, are ids of modules: only what their methods saw counts."""
+
+    def __init__(self):
+        self._kinds = collections.defaultdict(dict)  # uid -> {(owner, kind): modules seen}
+        self._values = collections.defaultdict(dict)  # uid -> {(owner, value): None}
+        self._branches = set()
+        self._arguments = collections.defaultdict(lambda: collections.defaultdict(dict))
+        self._returns = collections.defaultdict(dict)
+        self._stack = [None]
+        self._alive = {}  # modules by id, so that no id is used twice
+        self.paused = False
+        self.captured = {}  # function's uid -> the watched values of each call
+        self._watched, self._frames = frozenset(), []
+
+    def watch(self, uids):
+        """From now on keeps the values of these nodes, by function and call."""
+        self._watched, self.captured = frozenset(uids), self.captured if not uids else {}
+
+    # What the wrapped code calls.
+
+    def see(self, uid, value):
+        """Notes an expression's value and returns it."""
+        if uid in self._watched and self._frames:
+            self._frames[-1][1][uid] = value.detach().clone() if isinstance(value, torch.Tensor) else value
+        if self.paused:
+            return value
+        kind, owner = kind_of(value), self._stack[-1]
+        modules = self._kinds[uid].setdefault((owner, kind), {})
+        if isinstance(value, nn.Module):
+            modules[id(value)] = self._alive[id(value)] = value
+        elif value is None or isinstance(value, bool | int | float | str):
+            values = self._values[uid]
+            if len(values) < 64:
+                values[(owner, type(value), value)] = None
+        return value
+
+    def enter(self, uid, names):
+        """A function begins; `names` are its arguments."""
+        self._frames.append((uid, {}))
+        owner = names.get("self")
+        if isinstance(owner, nn.Module):
+            self._alive[id(owner)] = owner
+            self._stack.append(id(owner))
+        else:
+            self._stack.append(None)
+        if not self.paused:
+            for name, value in names.items():
+                if name != "self":
+                    seen = self._arguments[uid][name].setdefault((self._stack[-1], kind_of(value)), {})
+                    if isinstance(value, nn.Module):
+                        seen[id(value)] = self._alive[id(value)] = value
+
+    def leave(self):
+        self._stack.pop()
+        uid, values = self._frames.pop()
+        if values and len(self.captured.setdefault(uid, [])) < 64:
+            self.captured[uid].append(values)
+
+    def branch(self, uid, name):
+        self._branches.add((uid, name))
+
+    def returned(self, uid, value):
+        if not self.paused:
+            self._returns[uid].setdefault((self._stack[-1], kind_of(value)), {})
+        return value
+
+    # What the translation asks.
+
+    @staticmethod
+    def _pick(seen, owners):
+        return [key[1:] for key in seen if owners is None or key[0] in owners]
+
+    def kind(self, node, owners=None):
+        """The kind of an expression, None if it never ran."""
+        return merge([key[0] for key in self._pick(self._kinds.get(getattr(node, "uid", None), ()), owners)])
+
+    def values(self, node, owners=None):
+        """The numbers, words and Nones that an expression was, in order."""
+        return [key[1] for key in self._pick(self._values.get(getattr(node, "uid", None), ()), owners)]
+
+    def modules(self, node, owners=None):
+        """The modules that an expression was."""
+        seen = self._kinds.get(getattr(node, "uid", None), {})
+        return [m for key, found in seen.items() if owners is None or key[0] in owners for m in found.values()]
+
+    def ran(self, node, branch):
+        """Whether a branch of an `if` ran: "body" or "orelse"."""
+        return (node.uid, branch) in self._branches
+
+    def called(self, function):
+        return function.uid in self._arguments or function.uid in self._returns
+
+    def argument(self, function, name, owners=None):
+        """The kind of a function's argument, None if it was never called."""
+        return merge([key[0] for key in self._pick(self._arguments[function.uid].get(name, ()), owners)])
+
+    def argument_modules(self, function, name, owners=None):
+        seen = self._arguments[function.uid].get(name, {})
+        return [m for key, found in seen.items() if owners is None or key[0] in owners for m in found.values()]
+
+    def argument_names(self, function, owners=None):
+        """The names that a function was called with, those of **kwargs excepted."""
+        return list(self._arguments.get(function.uid, ()))
+
+    def returns(self, function, owners=None):
+        return merge([key[0] for key in self._pick(self._returns.get(function.uid, ()), owners)])
+
+
+class _Wrap(ast.NodeTransformer):
+    def __init__(self):
+        self.functions = []
+        self.classes = 0
+
+    @staticmethod
+    def _hook(method, *arguments, at):
+        call = ast.Call(ast.Attribute(ast.Name(HOOK, ast.Load()), method, ast.Load()), list(arguments), [])
+        return ast.fix_missing_locations(ast.copy_location(call, at))
+
+    def _wrapped(self, node, uid):
+        return self._hook("see", ast.Constant(uid), node, at=node)
+
+    def _expression(self, node):
+        uid = node.uid
+        self.generic_visit(node)
+        return self._wrapped(node, uid) if isinstance(getattr(node, "ctx", None) or ast.Load(), ast.Load) else node
+
+    visit_Attribute = visit_Name = visit_BinOp = visit_Compare = visit_BoolOp = visit_UnaryOp = visit_IfExp = _expression
+    visit_Tuple = visit_List = visit_Dict = visit_ListComp = visit_Set = _expression
+    visit_Lambda = visit_Constant = _expression
+
+    def visit_GeneratorExp(self, node):
+        self.generic_visit(node)
+        return node
+
+    def visit_JoinedStr(self, node):
+        return node
+
+    def visit_Call(self, node):
+        if isinstance(node.func, ast.Name) and node.func.id in ("super", "locals"):
+            return node
+        uid = node.uid
+        function = node.func
+        is_super = isinstance(function, ast.Attribute) and isinstance(function.value, ast.Call) and getattr(function.value.func, "id", "") == "super"
+        if not is_super:
+            node.func = self.visit(function)
+        node.args = [self.visit(argument) for argument in node.args]
+        node.keywords = [ast.copy_location(ast.keyword(k.arg, self.visit(k.value)), k) for k in node.keywords]
+        return self._wrapped(node, uid)
+
+    def visit_Starred(self, node):
+        node.value = self.visit(node.value)
+        return node
+
+    def visit_AnnAssign(self, node):
+        if node.value is not None:
+            node.value = self.visit(node.value)
+        return node
+
+    def visit_Slice(self, node):
+        return ast.copy_location(ast.Slice(*(part and self.visit(part) for part in (node.lower, node.upper, node.step))), node)
+
+    def visit_Subscript(self, node):
+        uid = node.uid
+        node.value = self.visit(node.value)
+        index = node.slice
+        if isinstance(index, ast.Tuple):
+            index.elts = [self.visit(part) for part in index.elts]
+        else:
+            node.slice = self.visit(index)
+        return self._wrapped(node, uid) if isinstance(node.ctx, ast.Load) else node
+
+    def _block(self, body, uid, name):
+        begin = ast.Expr(self._hook("branch", ast.Constant(uid), ast.Constant(name), at=body[0]))
+        return [ast.copy_location(begin, body[0]), *(self.visit(statement) for statement in body)]
+
+    def visit_If(self, node):
+        node.test = self.visit(node.test)
+        node.body = self._block(node.body, node.uid, "body")
+        if node.orelse:
+            node.orelse = self._block(node.orelse, node.uid, "orelse")
+        return node
+
+    def visit_Return(self, node):
+        if node.value is not None:
+            value = self.visit(node.value)
+            node.value = self._hook("returned", ast.Constant(self.functions[-1].uid), value, at=node)
+        return node
+
+    def visit_FunctionDef(self, node):
+        self.functions.append(node)
+        document = [node.body[0]] if ast.get_docstring(node) is not None else []
+        body = [self.visit(statement) for statement in node.body[len(document) :]]
+        self.functions.pop()
+        names = ast.Call(ast.Name("dict", ast.Load()), [ast.Call(ast.Name("locals", ast.Load()), [], [])], [])
+        enter = ast.Expr(self._hook("enter", ast.Constant(node.uid), names, at=node))
+        leave = ast.Expr(self._hook("leave", at=node))
+        guarded = ast.Try(body or [ast.Pass()], [], [], [leave])
+        node.body = [*document, ast.copy_location(enter, node), ast.copy_location(guarded, node)]
+        return ast.fix_missing_locations(node)
+
+    def visit_ClassDef(self, node):
+        node.body = [self.visit(item) if isinstance(item, ast.FunctionDef) else item for item in node.body]
+        return node
+
+
+def instrumented(node):
+    """A definition's copy that tells `HOOK`, a Recorder in its module's namespace, what it computes. The node has uids."""
+    wrapped = _Wrap().visit(copy.deepcopy(node))
+    return ast.fix_missing_locations(wrapped)
+
+
+__all__ = ["HOOK", "Module", "Recorder", "instrumented", "number"]

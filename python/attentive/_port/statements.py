@@ -1,0 +1,1025 @@
+"""Statements of Python as statements of C++."""
+
+import ast
+import inspect
+
+from torch import nn
+
+from . import kinds, modules, names, schema
+from .expressions import is_none, super_call
+from .kinds import Class, Config, Function, List, Many, Module, Optional, Refusal, Size, Tensor, Tuple, is_own, merge, primary
+from .names import cpp_type, identifier
+
+_CONTAINERS = (nn.ModuleList, nn.Sequential, nn.ModuleDict)
+_BLOCKS = (ast.If, ast.For, ast.While, ast.With)
+
+
+def stored_names(node):
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+
+
+class Statements:
+    """The part of a function's translation that knows statements. See emit.Translator for the fields."""
+
+    def statements(self, body):
+        for statement in body:
+            self.statement(statement)
+
+    def statement(self, node):
+        if not isinstance(node, ast.stmt):  # attend.Emitted, in the place of recognised attention
+            for line in node.write(self):
+                self.out(line)
+            self.locals.update(getattr(node, "defines", {}))
+            return
+        self.comment_before(node)
+        for name, kind in self.hoisted.pop(node.uid, {}).items():
+            self.out(f"{cpp_type(kind, node)} {identifier(name)}{self.initial(kind)};", declares=identifier(name))
+            self.locals[name] = kind
+        method = getattr(self, "statement_" + type(node).__name__, None)
+        if method is None:
+            raise Refusal(f"{type(node).__name__} statements have no translation", node)
+        saved, self.ordered = self.ordered, set(self.ordered) | self.draw_order(node)
+        method(node)
+        self.ordered = saved
+        self.comment_behind(node)
+
+    @staticmethod
+    def initial(kind):
+        return {kinds.INT: " = 0", kinds.FLOAT: " = 0", kinds.BOOL: " = false"}.get(kind, "{nullptr}" if isinstance(kind, Module) else "")
+
+    # Comments.
+
+    def comment_before(self, node):
+        first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
+        for line in range(self.commented + 1, first):
+            text, whole = self.comments.get(line, ("", False))
+            if whole:
+                self.out(f"// {text.lstrip('#! ').rstrip()}".rstrip())
+        self.commented = max(self.commented, first - 1)
+
+    def comment_behind(self, node):
+        if isinstance(node, _BLOCKS):
+            return
+        for line in range(node.lineno, node.end_lineno + 1):
+            text, whole = self.comments.get(line, ("", False))
+            if text and not whole and line > self.commented and self.lines:
+                depth, code = self.lines[-1]
+                self.lines[-1] = (depth, f"{code}  // {text.lstrip('#! ').rstrip()}")
+        self.commented = max(self.commented, node.end_lineno)
+
+    # Declarations that C++ wants in an outer block.
+
+    def plan_hoists(self, body):
+        """Finds names that are bound in a block and read outside of it; they are declared before the block."""
+        uses = {}
+        hidden = set()
+
+        def expression(node, path, chain):
+            for part in ast.walk(node):
+                if isinstance(part, ast.ListComp | ast.GeneratorExp | ast.Lambda):
+                    bound = {a.arg for a in part.args.args} if isinstance(part, ast.Lambda) else set().union(*(stored_names(g.target) for g in part.generators))
+                    hidden.update(id(n) for n in ast.walk(part) if isinstance(n, ast.Name) and n.id in bound)
+            for part in ast.walk(node):
+                if isinstance(part, ast.Name) and id(part) not in hidden and not isinstance(part.ctx, ast.Del):
+                    uses.setdefault(part.id, []).append((path, isinstance(part.ctx, ast.Store), chain))
+
+        def block(statements, path, chain):
+            for node in statements:
+                if not isinstance(node, ast.stmt):
+                    continue
+                here = (*chain, node)
+                if isinstance(node, ast.If):
+                    expression(node.test, path, here)
+                    for branch in ("body", "orelse"):
+                        if self.ran(node, branch):
+                            block(getattr(node, branch), (*path, (id(node), branch)), here)
+                elif isinstance(node, ast.For):
+                    inner = (*path, (id(node), "body"))
+                    expression(node.iter, path, here)
+                    expression(node.target, inner, here)
+                    block(node.body, inner, here)
+                elif isinstance(node, ast.While | ast.With):
+                    for part in [node.test] if isinstance(node, ast.While) else [item.context_expr for item in node.items]:
+                        expression(part, path, here)
+                    block(node.body, (*path, (id(node), "body")), here)
+                elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+                    expression(node.value, path, here)
+                    uses.setdefault(node.target.id, []).append((path, False, here))
+                elif not isinstance(node, ast.FunctionDef):
+                    expression(node, path, here)
+
+        block(body, (), ())
+        for name, found in uses.items():
+            stores = [use for use in found if use[1]]
+            if name in self.locals or not stores or name in self.inline:
+                continue
+            common = found[0][0]
+            for path, _, _ in found:
+                length = next((n for n, (a, b) in enumerate(zip(common, path, strict=False)) if a != b), min(len(common), len(path)))
+                common = common[:length]
+            if stores[0][0] != common:
+                kind = self.assigned_kind(name)
+                if kind is not None and not isinstance(kind, Class | Function) and kind != kinds.NONE:
+                    self.hoisted.setdefault(stores[0][2][len(common)].uid, {})[name] = kind
+
+    def assigned_kind(self, name):
+        """The kind that holds everything assigned to a local."""
+        found = []
+        for node in ast.walk(self.function):
+            if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:
+                for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                    found += self.target_kinds(target, node.value, name)
+            elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and node.target.id == name:
+                kind = self.kind(node.value)
+                found.append(kinds.FLOAT if kind in kinds.NUMBERS and isinstance(node.op, ast.Div) else kind)
+            elif isinstance(node, ast.For) and isinstance(node.target, ast.Name) and node.target.id == name:
+                found.append(self.item_kind(node.iter))
+        return merge(found)
+
+    def target_kinds(self, target, value, name):
+        if isinstance(target, ast.Name):
+            if target.id != name:
+                return []
+            kind = self.kind(value)
+            if isinstance(kind, Tuple) and (self.is_vector(value) or isinstance(value, ast.Tuple)) and kinds.is_tensors(kind):
+                return [List(merge(list(kind.items)), len(kind.items))]
+            return [kind]
+        if isinstance(target, ast.Tuple | ast.List):
+            kind = self.kind(value)
+            found = []
+            for at, part in enumerate(target.elts):
+                if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts) and not any(isinstance(e, ast.Starred) for e in value.elts):
+                    found += self.target_kinds(part, value.elts[at], name)
+                elif isinstance(part, ast.Name) and part.id == name:
+                    found.append(self.element_kind(kind, at))
+                elif isinstance(part, ast.Tuple):
+                    inner = self.element_kind(kind, at)
+                    found += [self.element_kind(inner, n) for n, p in enumerate(part.elts) if isinstance(p, ast.Name) and p.id == name]
+            return found
+        return []
+
+    @staticmethod
+    def element_kind(kind, at):
+        if isinstance(kind, Tuple):
+            return kind.items[at] if at < len(kind.items) else None
+        if isinstance(kind, Size):
+            return kinds.INT
+        if isinstance(kind, List):
+            return kind.item
+        return Tensor(kind.dtype, kind.rank - 1 if kind.rank else None) if isinstance(kind, Tensor) else None
+
+    def item_kind(self, node):
+        if isinstance(node, ast.Call) and getattr(self.static(node.func), "__name__", "") == "range":
+            return kinds.INT
+        return self.element_kind(self.kind(node), 0)
+
+    # Simple statements.
+
+    def statement_Pass(self, node):
+        pass
+
+    statement_Delete = statement_Global = statement_Nonlocal = statement_Pass
+
+    def statement_Import(self, node):
+        space = {}
+        try:
+            exec(compile(ast.Module([node], []), "<import>", "exec"), dict(self.globals), space)
+        except ImportError as error:
+            raise Refusal(f"{error}", node) from None
+        self.statics.update(space)
+
+    statement_ImportFrom = statement_Import
+
+    def statement_FunctionDef(self, node):
+        """A nested function becomes a lambda."""
+        if not self.unit.recorder.called(node):
+            return
+        inner = self.unit.translator(node, self.path, self.cls, self.owners, nested=self)
+        signature = inner.signature()
+        inner.translate()
+        self.locals[node.name] = kinds.CALLABLE
+        result = "" if signature.result == "void" else f" -> {signature.result}"
+        self.out(f"const auto {identifier(node.name)} = [&]({signature.text(inner.body_text())}){result} {{")
+        self.lines += [(self.depth + 1 + depth, text) for depth, text in inner.lines]
+        self.out("};")
+
+    def statement_Expr(self, node):
+        value = node.value
+        if isinstance(value, ast.Constant):
+            return
+        if isinstance(value, ast.Call):
+            function = value.func
+            name = getattr(self.static(function), "__name__", "")
+            if name == "print" or (isinstance(function, ast.Attribute) and ast.unparse(function).startswith(("logger.", "logging.", "warnings."))):
+                return
+            if super_call(value) is not None:
+                if super_call(value) == "__init__":
+                    self.base_constructor(value)
+                    return
+            elif self.is_self(getattr(function, "value", None)) and self.cls is not None and self.register(function.attr, value):
+                return
+            if self.kind(value) == kinds.NONE and isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and isinstance(
+                self.kind(function.value), Config) and function.value.id not in self.local_names:
+                self.note(f"{self.unit.loaded.place(self.path, node.lineno)}: `{ast.unparse(function)}(...)` was left out, which returns nothing")
+                return
+            if isinstance(function, ast.Attribute) and function.attr == "add_module" and isinstance(self.kind(function.value), Module):
+                self.out(f"{self.code(function.value)}->push_back({', '.join(self.code(a) for a in value.args)});")
+                return
+        if self.kind(value) is None and not isinstance(value, ast.Call):
+            return
+        self.out(self.code(value) + ";")
+
+    def base_constructor(self, call):
+        base = self.cls.base
+        if base is nn.Module or not (call.args or call.keywords):
+            if base is not nn.Module and is_own(base):
+                self.base_call = f"{names.class_name(base)}Impl({', '.join(self.bind(base.__init__, call, constructor=base))})"
+            return
+        if is_own(base):
+            if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
+                self.base_call = f"{names.class_name(base)}Impl({', '.join(identifier(p.name) for p in self.signature().live())})"
+                return
+            self.base_call = f"{names.class_name(base)}Impl({', '.join(self.bind(base.__init__, call, constructor=base))})"
+            return
+        text = modules.construct(base, [self.operand(a) for a in call.args], {k.arg: self.operand(k.value) for k in call.keywords})
+        self.base_call = f"{modules.holder(base)}Impl{text[text.index('('):]}"
+
+    def register(self, name, call):
+        """register_buffer, register_parameter and add_module of this class."""
+        given = dict(zip(("name", "tensor", "persistent"), call.args, strict=False)) | {k.arg: k.value for k in call.keywords}
+        if name == "register_buffer":
+            attribute, value = self.constant(given["name"]), given.get("tensor")
+            if not isinstance(attribute, str):
+                raise Refusal("register_buffer with a name that is no constant", call)
+            self.cls.set(attribute, merge([self.unit.attribute_kind(self.cls, attribute), Tensor()]))
+            persistent = "persistent" not in given or self.constant(given["persistent"]) is True
+            if value is None or is_none(value) or self.kind(value) == kinds.NONE:
+                return True
+            if persistent:
+                self.out(f'{self.member(attribute)} = register_buffer("{attribute}", {self.code(value)});')
+            else:
+                self.cls.unsaved.add(attribute)
+                self.out(f"{self.member(attribute)} = {self.code(value)};  // a buffer that is not saved")
+            return True
+        if name == "register_parameter":
+            attribute, value = self.constant(given["name"]), call.args[1] if len(call.args) > 1 else call.keywords[-1].value
+            if is_none(value) or self.kind(value) == kinds.NONE:
+                self.cls.set(attribute, Tensor())
+                return True
+            self.set_member(attribute, value, call)
+            return True
+        if name == "add_module":
+            self.set_member(self.constant(call.args[0]), call.args[1], call)
+            return True
+        return False
+
+    def statement_Assert(self, node):
+        try:
+            test = self.condition(node.test)
+        except Refusal:
+            return
+        if test != "true":
+            message = self.literal(node.msg.value) if isinstance(node.msg, ast.Constant) and isinstance(node.msg.value, str) else schema.literal(ast.unparse(node.test)[:90])
+            self.out(f"TORCH_CHECK({primary(test) if ',' in test else test}, {message});")
+
+    def statement_Raise(self, node):
+        error = node.exc
+        text = f"line {node.lineno}"
+        if isinstance(error, ast.Call) and error.args:
+            argument = error.args[0]
+            if isinstance(argument, ast.Constant):
+                text = str(argument.value)
+            elif isinstance(argument, ast.JoinedStr):
+                text = "".join(part.value if isinstance(part, ast.Constant) else "..." for part in argument.values)
+        self.out(f"TORCH_CHECK(false, {schema.literal(text)});")
+
+    def statement_Return(self, node):
+        result = self.signature().result_kind
+        if node.value is None or result == kinds.NONE or result is None:
+            self.out("return;")
+            return
+        value = node.value
+        if isinstance(result, Tuple) and not kinds.is_numbers(result):
+            if isinstance(value, ast.Tuple):
+                items = self.starless(value.elts)
+                texts = [self.returned_item(item, kind) for item, kind in zip(items, result.items, strict=True)]
+                self.out(f"return {{{', '.join(texts)}}};")
+                return
+            if self.is_vector(value):
+                name = self.local_copy(value)
+                self.out(f"return {{{', '.join(f'{name}[{n}]' for n in range(len(result.items)))}}};")
+                return
+        if self.kind(value) == kinds.NONE or is_none(value):
+            self.out(f"return {'std::nullopt' if isinstance(result, Optional) else cpp_type(result, node) + '()'};")
+            return
+        self.out(f"return {self.code(value)};")
+
+    def returned_item(self, node, kind):
+        code = self.code(node)
+        if code == "{}":
+            return f"{cpp_type(kind, node)}()"
+        return f"{cpp_type(kind, node)}{code}" if code.startswith("{") else code
+
+    # Assignments.
+
+    def statement_AnnAssign(self, node):
+        if node.value is not None:
+            self.assign(node.target, node.value, node)
+
+    def statement_Assign(self, node):
+        if len(node.targets) > 1 and isinstance(node.value, ast.Call):
+            self.assign(node.targets[-1], node.value, node)
+            for target in reversed(node.targets[:-1]):
+                self.store(target, self.target_text(node.targets[-1]), self.kind(node.value), node)
+            return
+        for target in reversed(node.targets):
+            self.assign(target, node.value, node)
+
+    def target_text(self, target):
+        return self.member(target.attr) if isinstance(target, ast.Attribute) else identifier(target.id)
+
+    def assign(self, target, value, node):
+        if isinstance(target, ast.Tuple | ast.List):
+            self.unpack(target, value, node)
+        elif isinstance(target, ast.Attribute) and self.is_self(target.value) and self.cls is not None:
+            self.set_member(target.attr, value, node)
+        elif isinstance(target, ast.Attribute):
+            self.set_attribute(target, value, node)
+        elif isinstance(target, ast.Subscript):
+            self.set_item(target, value, node)
+        else:
+            self.bind_name(target.id, value, node)
+
+    def set_item(self, target, value, node):
+        kind = self.kind(target.value)
+        if isinstance(kind, Tensor):
+            self.out(f"{self.primary(target.value)}.index_put_({self.index(target.slice)}, {self.code(value)});")
+        elif isinstance(kind, List | Size):
+            self.out(f"{self.primary(target.value)}[{self.code(target.slice)}] = {self.code(value)};")
+        else:
+            raise Refusal(f"`{ast.unparse(node)[:60]}` changes {names.describe(kind)}", node)
+
+    def bind_name(self, name, value, node):
+        kind = self.kind(value)
+        if isinstance(kind, Class | Function):
+            self.statics[name] = kind.cls if isinstance(kind, Class) else kind.function
+            self.local_names.discard(name)
+            return
+        if isinstance(value, ast.Call) and getattr(self.static(value.func), "__name__", "") in ("Sequential", "ModuleList", "ModuleDict") and name not in self.locals:
+            cls = self.static(value.func)
+            self.out(f"torch::nn::{cls.__name__} {identifier(name)};")
+            self.locals[name] = kind
+            self.fill(cls, identifier(name), value)
+            return
+        if kind == kinds.NONE:
+            self.bind_none(name, node)
+            return
+        if isinstance(value, ast.IfExp) and isinstance(kind, Many) and isinstance(kind.kinds[0], Module):
+            self.any_local(name, value, kind)
+            return
+        if kind is None:
+            raise Refusal(f"`{ast.unparse(value)[:60]}` never ran, so its type is not known", node)
+        if isinstance(kind, Tuple) and kinds.is_tensors(kind) and (self.is_vector(value) or isinstance(value, ast.Tuple)):
+            kind = List(merge(list(kind.items)), len(kind.items))
+        self.store_name(name, self.code(value), kind, node)
+
+    def any_local(self, name, value, kind):
+        """A local that is a module of one class or another."""
+        self.locals[name] = kind
+        self.out(f"torch::nn::AnyModule {identifier(name)};")
+        test = self.condition(value.test)
+        for part, head in ((value.body, f"if ({test}) {{"), (value.orelse, "} else {")):
+            self.out(head)
+            self.depth += 1
+            self.out(f"{identifier(name)} = torch::nn::AnyModule({self.code(part)});")
+            self.depth -= 1
+        self.out("}")
+
+    def bind_none(self, name, node):
+        other = self.assigned_kind(name)
+        if name in self.locals and self.locals[name] != kinds.NONE:
+            self.out(f"{identifier(name)} = {'std::nullopt' if isinstance(self.locals[name], Optional) else cpp_type(self.locals[name], node) + '()'};")
+        elif other is not None and other != kinds.NONE and not isinstance(other, Many):
+            self.out(f"{cpp_type(other, node)} {identifier(name)};")
+            self.locals[name] = other
+        else:
+            self.locals[name] = kinds.NONE
+
+    def store(self, target, code, kind, node):
+        if isinstance(target, ast.Name):
+            if target.id != "_":
+                self.store_name(target.id, code, kind, node)
+        elif isinstance(target, ast.Attribute) and self.is_self(target.value):
+            self.cls.set(target.attr, kind)
+            self.out(f"{self.member(target.attr)} = {code};")
+        else:
+            raise Refusal(f"an assignment to `{ast.unparse(target)[:60]}`", node)
+
+    def store_name(self, name, code, kind, node):
+        """`name = code`, with a declaration the first time."""
+        self.inline.pop(name, None)
+        held = self.locals.get(name)
+        if held is not None and held != kinds.NONE:
+            if cpp_type(held, node) == cpp_type(kind, node) or (held == kinds.FLOAT and kind == kinds.INT) or isinstance(held, Optional):
+                self.out(f"{self.renamed.get(name, identifier(name))} = {code};")
+                return
+            if self.depth > 0:
+                raise Refusal(f"{name} is {names.describe(held)} and becomes {names.describe(kind)}; give it two names", node)
+            self.renamed[name] = self.fresh(f"{name}_2")
+        self.locals[name] = kind
+        self.declare(self.renamed.get(name, identifier(name)), code, self.declared_kind(name, kind), node, self.rebound(name))
+
+    def declared_kind(self, name, kind):
+        if kind in kinds.NUMBERS:
+            merged = self.assigned_kind(name)
+            if merged in kinds.NUMBERS or isinstance(merged, Optional):
+                self.locals[name] = merged
+                return merged
+        return kind
+
+    def declare(self, text, code, kind, node, rebound):
+        if kind in kinds.NUMBERS:
+            self.out(f"{cpp_type(kind) if rebound else 'const auto' if kind != kinds.FLOAT or '.' in code else 'const double'} {text} = {code};", declares=text)
+        elif isinstance(kind, Optional) or kind == kinds.STR or kind == kinds.DEVICE or code.startswith("{") or isinstance(kind, Size):
+            type_text = cpp_type(kind, node)
+            self.out(f"{'' if rebound else 'const '}{type_text} {text}{'' if code == '{}' else f' = {code}'};", declares=text)
+        elif isinstance(kind, Many) and not isinstance(kind.kinds[0], Module):
+            raise Refusal(f"{text} is {names.describe(kind)}", node)
+        else:
+            self.out(f"{'const auto' if kind == kinds.CALLABLE else 'auto'} {text} = {code};", declares=text)
+
+    def rebound(self, name):
+        stores = sum(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in ast.walk(self.function))
+        inside = any(name in stored_names(n) for n in ast.walk(self.function) if isinstance(n, ast.AugAssign) or (isinstance(n, ast.For | ast.While)))
+        return stores > 1 or (stores == 1 and inside and any(isinstance(n, ast.AugAssign) and name in stored_names(n) for n in ast.walk(self.function)))
+
+    def unpack(self, target, value, node):
+        items = target.elts
+        if any(isinstance(item, ast.Starred) for item in items):
+            self.unpack_star(items, value, node)
+            return
+        if isinstance(value, ast.Tuple | ast.List):
+            self.unpack_display(items, self.starless(value.elts), node)
+            return
+        kind = self.kind(value)
+        if isinstance(kind, Size):
+            base = value
+            if not (isinstance(value, ast.Attribute | ast.Call | ast.Subscript) and self.sized_name(value)):
+                base = None
+                name = self.local_copy(value, "sizes")
+            for at, item in enumerate(items):
+                self.store(item, self.size_at(value, at) if base is not None else f"{name}[{at}]", kinds.INT, node)
+            return
+        if isinstance(kind, Tuple) and not self.is_vector(value):
+            self.unpack_tuple(items, kind, value, node)
+            return
+        code = self.code(value)
+        if isinstance(kind, Tensor):
+            code = f"{primary(code)}.unbind(0)"
+        name = code if code.isidentifier() else self.fresh("parts")
+        if name != code:
+            self.out(f"const auto {name} = {code};")
+        for at, item in enumerate(items):
+            self.store(item, f"{name}[{at}]", self.element_kind(kind, at), node)
+
+    def sized_name(self, value):
+        """Whether a size is that of a plain name, so that it may be asked several times."""
+        while isinstance(value, ast.Subscript):
+            value = value.value
+        base = value.value if isinstance(value, ast.Attribute) else value.func.value if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) else None
+        return isinstance(base, ast.Name) or (isinstance(base, ast.Attribute) and self.is_self(base.value))
+
+    def unpack_star(self, items, value, node):
+        kind = self.kind(value)
+        length = kind.length if isinstance(kind, Size | List) else len(kind.items) if isinstance(kind, Tuple) else None
+        star = next(n for n, item in enumerate(items) if isinstance(item, ast.Starred))
+        if length is None or not isinstance(kind, Size | List):
+            raise Refusal("a starred name takes a length that is not fixed", node)
+        name = self.local_copy(value, "sizes")
+        behind = len(items) - star - 1
+        for at, item in enumerate(items):
+            if at == star:
+                self.unit.helper("part_of")
+                if item.value.id != "_":
+                    part = Size(length - len(items) + 1) if isinstance(kind, Size) else List(kind.item, length - len(items) + 1)
+                    self.store(item.value, f"part_of({name}, {star}, {length - behind})", part, node)
+            else:
+                position = at if at < star else length - len(items) + at
+                self.store(item, self.size_at(value, position) if isinstance(kind, Size) else f"{name}[{position}]", self.element_kind(kind, position), node)
+
+    def unpack_display(self, items, values, node):
+        stored = {item.id for item in items if isinstance(item, ast.Name)} | {ast.unparse(item) for item in items if isinstance(item, ast.Attribute)}
+        read = {n.id for value in values[1:] for n in ast.walk(value) if isinstance(n, ast.Name)} | {
+            ast.unparse(n) for value in values[1:] for n in ast.walk(value) if isinstance(n, ast.Attribute)}
+        if not stored & read or len(items) == 1:
+            for item, value in zip(items, values, strict=True):
+                self.assign(item, value, node)
+            return
+        held = []
+        for value in values:
+            name = self.fresh("next")
+            self.out(f"auto {name} = {self.code(value)};")
+            held.append((name, self.kind(value)))
+        for item, (name, kind) in zip(items, held, strict=True):
+            self.store(item, name, kind, node)
+
+    def unpack_tuple(self, items, kind, value, node):
+        code = self.code(value)
+        plain = all(isinstance(item, ast.Name) for item in items)
+        kinds_ok = all(not isinstance(k, Many) and k is not None for k in kind.items)
+        declared = [isinstance(item, ast.Name) and self.locals.get(item.id) not in (None, kinds.NONE) for item in items]
+        if plain and kinds_ok and not any(declared) and len({i.id for i in items}) == len(items) and not self.has_lambda:
+            wanted = [identifier(item.id) if item.id != "_" else self.fresh("unused") for item in items]
+            self.out(f"{self.maybe_unused(items)}auto [{', '.join(wanted)}] = {code};")
+            for item, item_kind in zip(items, kind.items, strict=True):
+                if item.id != "_":
+                    self.locals[item.id] = item_kind
+                    self.inline.pop(item.id, None)
+            return
+        name = code if code.isidentifier() else self.fresh("parts")
+        if name != code:
+            self.out(f"auto {name} = {code};")
+        for at, (item, item_kind) in enumerate(zip(items, kind.items, strict=True)):
+            if isinstance(item, ast.Tuple):
+                for inner, part in enumerate(item.elts):
+                    self.store(part, f"std::get<{inner}>(std::get<{at}>({name}))", self.element_kind(item_kind, inner), node)
+            elif item_kind == kinds.NONE and isinstance(item, ast.Name):
+                self.locals[item.id] = kinds.NONE
+            else:
+                self.store(item, f"std::get<{at}>({name})", item_kind, node)
+
+    def maybe_unused(self, items):
+        read = {n.id for n in ast.walk(self.function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+        return "" if any(item.id in read for item in items) else "[[maybe_unused]] "
+
+    def set_member(self, name, value, node):
+        """`self.name = value`."""
+        kind, recorder = self.kind(value), self.cls
+        if isinstance(value, ast.IfExp) and isinstance(merge([kind, self.unit.attribute_kind(recorder, name)]), Module | Many):
+            self.if_member(name, value, node)
+            return
+        if kind == kinds.NONE or is_none(value):
+            known = self.unit.attribute_kind(recorder, name)
+            if self.constructor or known in (None, kinds.NONE):
+                recorder.set(name, known or kinds.NONE)
+            else:
+                self.out(f"{self.member(name)} = {cpp_type(known, node)}();")
+            return
+        if kind is None:
+            raise Refusal(f"self.{name}: `{ast.unparse(value)[:60]}` never ran, so its type is not known", node)
+        if isinstance(kind, Class | Function):
+            recorder.statics[name] = kind.cls if isinstance(kind, Class) else kind.function
+            return
+        if isinstance(kind, Config):
+            self.unit.struct(kind)
+        whole = merge([kind, self.unit.attribute_kind(recorder, name)])
+        if isinstance(whole, Many) and all(isinstance(k, Class | Function) for k in whole.kinds):
+            raise Refusal(f"self.{name} is {names.describe(whole)}; give it one value, or make it a module", node)
+        recorder.set(name, whole)
+        target = self.member(name)
+        if isinstance(kind, Module) or (isinstance(kind, Many) and isinstance(kind.kinds[0], Module)):
+            self.set_module(name, target, value, whole, node)
+        elif self.unit.is_stored(recorder, name, "_parameters"):
+            flat = value.args[0] if isinstance(value, ast.Call) and self.static(value.func) is nn.Parameter and value.args else value
+            if name in recorder.registered or recorder.inherited(name):
+                self.unit.helper("tie_parameter")
+                self.out(f'{target} = tie_parameter(*this, "{name}", {primary(self.code(flat))}.detach().set_requires_grad(true));')
+                return
+            if self.constructor:
+                recorder.registered.add(name)
+            wants = next((k.value for k in getattr(value, "keywords", ()) if k.arg == "requires_grad"), None)
+            self.out(f'{target} = register_parameter("{name}", {self.code(flat)}{", " + self.condition(wants) if wants is not None else ""});')
+        elif self.unit.is_stored(recorder, name, "_buffers") and name not in recorder.unsaved:
+            self.out(f"{target} = {self.code(value)};")
+            self.out(f'buffers_["{name}"] = {target};')
+        else:
+            code = self.code(value)
+            if isinstance(kind, Tuple) and self.is_vector(value) and kinds.is_tensors(kind):
+                recorder.set(name, List(merge(list(kind.items)), len(kind.items)))
+            self.out(f"{target} = {code};")
+
+    def if_member(self, name, value, node):
+        test = self.condition(value.test)
+        if test in ("true", "false"):
+            self.set_member(name, value.body if test == "true" else value.orelse, node)
+            return
+        branches = []
+        for part, word in ((value.body, test), (value.orelse, f"!{primary(test)}")):
+            if is_none(part):
+                self.set_member(name, part, node)
+            else:
+                branches.append((part, word))
+        for at, (part, word) in enumerate(branches):
+            self.out(f"{'} else {' if at else f'if ({word}) {{'}")
+            self.depth += 1
+            if self.kind(part) is None:
+                self.never(part.lineno)
+            else:
+                self.set_member(name, part, node)
+            self.depth -= 1
+        self.out("}")
+
+    def set_module(self, name, target, value, kind, node):
+        cls = self.static(value.func) if isinstance(value, ast.Call) else None
+        if isinstance(kind, Many):
+            self.out(f"{target} = torch::nn::AnyModule({self.code(value)});")
+            self.out(f'register_module("{name}", {target}.ptr());')
+        elif cls in _CONTAINERS:
+            self.out(f'{target} = {self.registers(name)}("{name}", torch::nn::{cls.__name__}());')
+            self.fill(cls, target, value)
+        else:
+            self.out(f'{target} = {self.registers(name)}("{name}", {self.code(value)});')
+
+    def registers(self, name):
+        """register_module, or replace_module where a base class set the member before."""
+        again = self.cls.inherited(name) or name in self.cls.registered or name in self.cls.base_modules()
+        if self.constructor and self.depth == 0:
+            self.cls.registered.add(name)
+        return "replace_module" if again or not self.constructor else "register_module"
+
+    def set_attribute(self, target, value, node):
+        """`a.b = value` where a is a module: tied weights."""
+        kind = self.kind(target.value)
+        if isinstance(kind, Module) and isinstance(self.kind(value), Tensor):
+            owner = self.code(target.value)
+            if isinstance(target.value, ast.Call) or "(" in owner:
+                held = self.fresh("tied")
+                self.out(f"auto {'*' if owner.endswith('>()') else ''}{held} = {owner};")
+                owner = held
+            if isinstance(value, ast.Call) and self.static(value.func) is nn.Parameter and not any(self.kind(a) is None for a in value.args):
+                self.unit.helper("tie_parameter")
+                text = self.code(value)
+                self.out(f'{owner}->{names.member(target.attr)} = tie_parameter(*{owner}, "{target.attr}", {text});')
+                return
+            self.unit.helper("tie_parameter")
+            self.out(f'{owner}->{names.member(target.attr)} = tie_parameter(*{owner}, "{target.attr}", {self.code(value)});')
+            return
+        if isinstance(self.kind(target.value), Tensor) and target.attr in ("data", "requires_grad"):
+            text = f".set_data({self.code(value)})" if target.attr == "data" else f".set_requires_grad({self.code(value)})"
+            self.out(f"{self.primary(target.value)}{text};")
+            return
+        if not self.constructor and isinstance(kind, Module) and is_own(kind.cls) and self.kind(value) in kinds.NUMBERS:
+            self.out(f"{self.code(target.value)}->{names.member(target.attr)} = {self.code(value)};")
+            return
+        raise Refusal(f"`{ast.unparse(node)[:60]}` sets an attribute of {names.describe(kind)}", node)
+
+    def statement_AugAssign(self, node):
+        target, value = node.target, node.value
+        kind, added = self.assign_kind(target), self.kind(value)
+        plain = {ast.Add: "+=", ast.Sub: "-=", ast.Mult: "*=", ast.Div: "/="}.get(type(node.op))
+        load = ast.copy_location(ast.parse(ast.unparse(target), mode="eval").body, target)
+        for part in ast.walk(load):
+            ast.copy_location(part, target)
+            part.uid = -next(self.unit.counter)
+        self.substitute_target(load, target, kind)
+        if isinstance(target, ast.Subscript) and isinstance(kind, Tensor):
+            operation = {"+=": "add_", "-=": "sub_", "*=": "mul_", "/=": "div_"}.get(plain)
+            if operation is None:
+                raise Refusal(f"`{ast.unparse(node)[:60]}`", node)
+            self.out(f"{self.primary(target.value)}.index({self.index(target.slice)}).{operation}({self.code(value)});")
+            return
+        if isinstance(kind, List) and plain == "+=":
+            self.unit.helper("joined")
+            text = self.target_text(target)
+            self.out(f"{text} = joined({text}, {self.as_vector(value)});")
+            return
+        if isinstance(added, Tensor) and not isinstance(kind, Tensor) or plain is None or (plain == "/=" and kind == kinds.INT):
+            binary = ast.copy_location(ast.BinOp(load, node.op, value), node)
+            binary.uid = -next(self.unit.counter)
+            result = added if isinstance(added, Tensor) else kinds.FLOAT if plain == "/=" else kind
+            self.store(target, self.code(binary), result, node)
+            return
+        self.out(f"{self.target_text(target)} {plain} {self.code(value)};")
+
+    def substitute_target(self, load, target, kind):
+        if isinstance(target, ast.Name):
+            self.substitute(load, self.renamed.get(target.id, identifier(target.id)), kind)
+
+    def assign_kind(self, target):
+        if isinstance(target, ast.Name):
+            return self.locals.get(target.id)
+        if isinstance(target, ast.Attribute) and self.is_self(target.value):
+            return self.cls.members.get(target.attr) or self.unit.attribute_kind(self.cls, target.attr)
+        return Tensor() if isinstance(target, ast.Subscript) and isinstance(self.kind(target.value), Tensor) else None
+
+    # Blocks.
+
+    def never_text(self, line):
+        return schema.literal(f"{self.unit.loaded.place(self.path, line)} was not run when this class was recorded")
+
+    def never(self, line):
+        self.unit.never(self.path, line)
+        self.out(f"TORCH_CHECK(false, {self.never_text(line)});")
+
+    def block(self, body):
+        self.depth += 1
+        self.statements(body)
+        self.depth -= 1
+
+    def statement_If(self, node):
+        if self.type_switch(node):
+            return
+        test = self.condition(node.test)
+        if test in ("true", "false"):
+            self.depth -= 0
+            self.statements(node.body if test == "true" else node.orelse)
+            self.commented = max(self.commented, node.end_lineno)
+            return
+        self.out(f"if ({test}) {{")
+        self.branch(node, "body")
+        while len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If) and self.ran(node, "orelse") and not self.is_switch(node.orelse[0]):
+            inner = node.orelse[0]
+            length = len(self.lines)
+            test = self.condition(inner.test)
+            if len(self.lines) != length or test in ("true", "false"):
+                del self.lines[length:]
+                break
+            node = inner
+            self.out(f"}} else if ({test}) {{")
+            self.branch(node, "body")
+        if node.orelse:
+            self.out("} else {")
+            self.branch(node, "orelse")
+        self.out("}")
+
+    def branch(self, node, name):
+        body = getattr(node, name)
+        if self.ran(node, name):
+            saved = dict(self.statics)
+            self.block(body)
+            self.statics = saved
+        else:
+            self.depth += 1
+            if all(isinstance(part, ast.Raise) for part in body):
+                self.statements(body)
+            else:
+                self.never(next((part.lineno for part in body if isinstance(part, ast.stmt)), node.lineno))
+            self.depth -= 1
+        self.commented = max([self.commented, *(part.end_lineno for part in body if isinstance(part, ast.stmt))])
+
+    def is_switch(self, node):
+        test = node.test
+        return isinstance(test, ast.Call) and getattr(test.func, "id", "") == "isinstance" and isinstance(test.args[0], ast.Name) and (
+            self.kind_held(test.args[0]) == Module(nn.Module))
+
+    def kind_held(self, node):
+        return self.locals.get(node.id)
+
+    def type_switch(self, node):
+        """`if isinstance(m, nn.Linear): ...` where m is a module of any class."""
+        if not self.is_switch(node):
+            return False
+        name = node.test.args[0].id
+        classes = self.static(node.test.args[1])
+        if classes is None and isinstance(node.test.args[1], ast.Tuple):
+            classes = tuple(self.static(item) for item in node.test.args[1].elts)
+        first = True
+        for cls in classes if isinstance(classes, tuple) else (classes,):
+            if cls is None or (is_own(cls) and cls not in self.unit.classes) or (not is_own(cls) and not modules.known(cls)):
+                continue
+            local = self.fresh(cls.__name__.lower())
+            kind = self.unit.resolve(Module(cls), lambda: [])
+            self.out(f"{'if' if first else '} else if'} (auto* {local} = {identifier(name)}.as<{names.implementation(kind)}>()) {{")
+            first = False
+            self.narrowed[name], self.renamed[name] = kind, local
+            saved = self.commented
+            self.branch(node, "body")
+            self.commented = saved
+            del self.narrowed[name], self.renamed[name]
+        if first:
+            return True
+        if node.orelse:
+            self.out("} else {")
+            self.depth += 1
+            self.statements(node.orelse if self.ran(node, "orelse") else [])
+            self.depth -= 1
+        self.out("}")
+        return True
+
+    def statement_For(self, node):
+        if node.orelse:
+            raise Refusal("a for with an else; write a flag", node)
+        self.loop(node.iter, node.target, lambda: self.statements(node.body), node)
+
+    def statement_While(self, node):
+        if node.orelse or isinstance(self.kind(node.test), Tensor):
+            raise Refusal("a while over values of tensors depends on data; write it with tensor operations", node)
+        self.out(f"while ({self.condition(node.test)}) {{")
+        self.block(node.body)
+        self.out("}")
+
+    def statement_Break(self, node):
+        self.out("break;")
+
+    def statement_Continue(self, node):
+        self.out("continue;")
+
+    def statement_With(self, node):
+        guards = []
+        for item in node.items:
+            text = ast.unparse(item.context_expr)
+            if text.startswith("torch.no_grad") or text.startswith("torch.inference_mode"):
+                guards.append("torch::NoGradGuard no_grad;")
+            elif text.startswith(("torch.enable_grad",)):
+                guards.append("torch::AutoGradMode enable_grad(true);")
+            elif "profiler" in text or "record_function" in text or "nvtx" in text:
+                continue
+            else:
+                raise Refusal(f"`with {text[:50]}` has no translation", node)
+        self.out("{")
+        self.depth += 1
+        for guard in guards:
+            self.out(guard)
+        self.statements(node.body)
+        self.depth -= 1
+        self.out("}")
+
+    def loop(self, items, target, body, node):
+        """A for statement over Python's iterable; `body` emits what it repeats."""
+        saved = dict(self.locals), set(self.local_names), dict(self.inline)
+        self.local_names |= stored_names(target)
+        header, bindings = self.iteration(items, target, node)
+        self.out(header + " {")
+        self.depth += 1
+        for binding in bindings:
+            binding() if callable(binding) else self.out(binding)
+        body()
+        self.depth -= 1
+        self.out("}")
+        if isinstance(node, ast.ListComp | ast.GeneratorExp):
+            self.locals, self.local_names, self.inline = saved
+
+    def same_lengths(self, nodes):
+        """Whether displays of one length are zipped, whose lengths no argument changes."""
+        return all(isinstance(node, ast.Tuple | ast.List) for node in nodes) and len({len(node.elts) for node in nodes}) == 1
+
+    def name_of(self, target):
+        """The C++ name of a loop's simple target."""
+        if not isinstance(target, ast.Name):
+            return self.fresh("item")
+        return self.fresh("n") if target.id == "_" else identifier(target.id)
+
+    def iteration(self, items, target, node):
+        function = self.static(items.func) if isinstance(items, ast.Call) else None
+        name = getattr(function, "__name__", "")
+        if name == "range":
+            return self.iterate_range(items.args, target)
+        if name == "enumerate" and isinstance(target, ast.Tuple):
+            counter = self.name_of(target.elts[0])
+            self.locals[getattr(target.elts[0], "id", "_")] = kinds.INT
+            length, item = self.indexable(items.args[0], counter)
+            start = items.args[1] if len(items.args) > 1 else None
+            if start is not None and self.constant(start) != 0:
+                raise Refusal("enumerate with a start", node)
+            return f"for (int64_t {counter} = 0; {counter} < {length}; ++{counter})", [lambda: self.bind_item(target.elts[1], *item, node)]
+        if name == "zip":
+            counter = self.fresh("n")
+            parts = [self.indexable(argument, counter) for argument in items.args]
+            if not isinstance(target, ast.Tuple):
+                raise Refusal("a zip that is not unpacked", node)
+            bindings = [lambda t=t, item=item: self.bind_item(t, *item, node) for t, (_, item) in zip(target.elts, parts, strict=True)]
+            lengths = list(dict.fromkeys(length for length, _ in parts))
+            if len(lengths) == 1 or self.same_lengths(items.args):
+                return f"for (int64_t {counter} = 0; {counter} < {lengths[0]}; ++{counter})", bindings
+            least = self.fresh("least")
+            self.out(f"const auto {least} = std::min<int64_t>({{{', '.join(lengths)}}});")
+            return f"for (int64_t {counter} = 0; {counter} < {least}; ++{counter})", bindings
+        if name == "reversed":
+            counter = self.fresh("n")
+            length, item = self.indexable(items.args[0], counter)
+            return f"for (int64_t {counter} = {length} - 1; {counter} >= 0; --{counter})", [lambda: self.bind_item(target, *item, node)]
+        method = items.func.attr if isinstance(items, ast.Call) and isinstance(items.func, ast.Attribute) else ""
+        if method in ("items", "values", "keys") and isinstance(self.kind(items.func.value), Module):
+            return self.iterate_dict(items, target, method, node)
+        if method in ("parameters", "buffers", "modules", "children", "named_parameters"):
+            return self.iterate_members(items, target, method)
+        kind = self.kind(items)
+        if isinstance(kind, Module) and kind.cls in (nn.ModuleList, nn.Sequential):
+            return self.iterate_modules(items, target, node)
+        if isinstance(kind, Tensor):
+            return self.iterate_values(f"{self.primary(items)}.unbind(0)", self.element_kind(kind, 0), target, node)
+        if isinstance(kind, List | Size) or (isinstance(kind, Tuple) and len(set(kind.items)) == 1) or kinds.is_tensors(kind):
+            item = self.element_kind(kind, 0)
+            code = self.code(items)
+            if isinstance(items, ast.Tuple | ast.List) and isinstance(item, Module):
+                raise Refusal("a loop over a display of modules", node)
+            return self.iterate_values(code if not code.startswith("{") else f"std::vector<{cpp_type(item, node)}>{code}", item, target, node)
+        raise Refusal(f"a loop over `{ast.unparse(items)[:50]}`, {names.describe(kind)}", node)
+
+    def iterate_range(self, arguments, target):
+        texts = [self.code(argument) for argument in arguments]
+        low, high = ("0", texts[0]) if len(texts) == 1 else texts[:2]
+        name = self.name_of(target)
+        self.locals[target.id] = kinds.INT
+        step = self.constant(arguments[2]) if len(arguments) > 2 else 1
+        if isinstance(step, int):
+            advance = f"++{name}" if step == 1 else f"--{name}" if step == -1 else f"{name} += {step}"
+            return f"for (int64_t {name} = {low}; {name} {'<' if step > 0 else '>'} {high}; {advance})", []
+        return f"for (int64_t {name} = {low}; {name} < {high}; {name} += {texts[2]})", []
+
+    def iterate_values(self, code, item, target, node):
+        if isinstance(target, ast.Tuple):
+            whole = self.fresh("item")
+            return f"for (const auto& {whole} : {code})", [lambda: self.bind_item(target, whole, item, node)]
+        name = self.name_of(target)
+        self.locals[target.id] = item
+        changed = any(isinstance(n, ast.Name) and n.id == target.id and isinstance(n.ctx, ast.Store) and n is not target for n in ast.walk(self.function))
+        return f"for ({'auto' if changed else 'const auto&'} {name} : {code})", []
+
+    def iterate_members(self, items, target, method):
+        owner = items.func.value
+        target_code = "" if self.is_self(owner) else f"{self.code(owner)}->"
+        if method == "named_parameters":
+            whole = self.fresh("entry")
+            key, value = target.elts
+            self.locals[key.id], self.locals[value.id] = kinds.STR, Tensor()
+            return f"for (const auto& {whole} : {target_code}named_parameters())", [
+                f"const auto& {identifier(key.id)} = {whole}.key();", f"auto {identifier(value.id)} = {whole}.value();"]
+        name = self.name_of(target)
+        if method in ("modules", "children"):
+            whole = self.fresh("child")
+            self.locals[target.id] = Module(nn.Module)
+            call = "modules()" if method == "modules" else "children()"
+            return f"for (const auto& {whole} : {target_code}{call})", [f"auto& {name} = *{whole};"]
+        self.locals[target.id] = Tensor()
+        return f"for (auto& {name} : {target_code}{method}())", []
+
+    def child_kind(self, container, node):
+        found = self.modules(container)
+        classes = {type(child) for module in found for child in (module.values() if isinstance(module, nn.ModuleDict) else module)}
+        kind = merge([self.unit.resolve(Module(cls), lambda c=cls: [m for f in found for m in f if type(m) is c]) for cls in sorted(classes, key=lambda c: c.__qualname__)])
+        return kind
+
+    def iterate_modules(self, items, target, node):
+        kind = self.child_kind(items, node)
+        whole = self.fresh("child")
+        code = self.code(items)
+        if isinstance(kind, Many) and isinstance(target, ast.Name):
+            if self.kind(items).cls is not nn.Sequential and not self.unit.becomes_sequential(self, items):
+                raise Refusal(f"a loop over a ModuleList of {names.describe(kind)}; make it an nn.Sequential", node)
+            self.locals[target.id] = kind
+            return f"for (auto& {self.name_of(target)} : *{code})", []
+        if isinstance(target, ast.Tuple):
+            return f"for (const auto& {whole} : *{code})", [lambda: self.bind_children(target, whole, items, node)]
+        return f"for (const auto& {whole} : *{code})", [lambda: self.bind_module(target, whole, kind, node)]
+
+    def bind_module(self, target, code, kind, node):
+        if not isinstance(kind, Module):
+            raise Refusal(f"a loop over {names.describe(kind)}", node)
+        if target.id == "_":
+            return
+        self.locals[target.id] = kind
+        self.out(f"auto* {identifier(target.id)} = {code}->{'template ' if self.in_template else ''}as<{names.implementation(kind)}>();")
+
+    def bind_children(self, target, code, items, node):
+        lists = [entry for module in self.modules(items) for entry in module]
+        for at, part in enumerate(target.elts):
+            kind = merge([self.unit.resolve(Module(type(entry[at])), lambda a=at: [e[a] for e in lists]) for entry in lists])
+            self.bind_module(part, f"{code}->as<torch::nn::ModuleListImpl>()->ptr({at})", kind, node)
+
+    def iterate_dict(self, items, target, method, node):
+        container = items.func.value
+        whole = self.fresh("entry")
+        kind = self.child_kind(container, node)
+        bindings = []
+        parts = target.elts if method == "items" else [target]
+        if method in ("items", "keys"):
+            self.locals[parts[0].id] = kinds.STR
+            bindings.append(f"const auto& {identifier(parts[0].id)} = {whole}.key();")
+        if method in ("items", "values"):
+            bindings.append(lambda: self.bind_module(parts[-1], f"{whole}.value()", kind, node))
+        return f"for (const auto& {whole} : (*{self.code(container)}).items())" if method == "items" else f"for (const auto& {whole} : {self.code(container)}->items())", bindings
+
+    def indexable(self, node, counter):
+        """Length and element number `counter` of something that is looped over beside others."""
+        kind, code = self.kind(node), self.code(node) if not isinstance(node, ast.Call) or getattr(node.func, "id", "") != "range" else ""
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "range" and len(node.args) == 1:
+            return self.code(node.args[0]), (counter, kinds.INT)
+        if isinstance(kind, Module) and kind.cls in (nn.ModuleList, nn.Sequential):
+            return f"static_cast<int64_t>({code}->size())", (f"{code}->ptr({counter})", self.child_kind(node, node))
+        if isinstance(kind, Tensor):
+            return f"{primary(code)}.size(0)", (f"{primary(code)}[{counter}]", self.element_kind(kind, 0))
+        if isinstance(kind, List | Size | Tuple):
+            if code.startswith("{") or not code.replace("->", "").replace("_", "").isalnum():
+                name = self.fresh("items")
+                self.out(f"const auto {name} = {self.as_vector(node) if not isinstance(node, ast.Tuple) else f'std::vector<{cpp_type(self.element_kind(kind, 0), node)}>{code}'};")
+                code = name
+            return f"static_cast<int64_t>({code}.size())", (f"{code}[{counter}]", self.element_kind(kind, 0))
+        raise Refusal(f"a loop over `{ast.unparse(node)[:50]}`, {names.describe(kind)}", node)
+
+    def bind_item(self, target, code, kind, node):
+        if isinstance(kind, Module | Many) and (isinstance(kind, Module) or isinstance(kind.kinds[0], Module)):
+            if isinstance(target, ast.Tuple):
+                raise Refusal("a nested list of modules in a zip", node)
+            self.bind_module(target, code, kind, node)
+        elif isinstance(target, ast.Tuple):
+            for at, part in enumerate(target.elts):
+                text = f"std::get<{at}>({code})" if isinstance(kind, Tuple) and not kinds.is_numbers(kind) else f"{code}[{at}]"
+                self.bind_item(part, text, self.element_kind(kind, at), node)
+        elif target.id != "_":
+            self.locals[target.id] = kind
+            self.out(f"{'const auto' if kind in kinds.NUMBERS else 'auto'} {identifier(target.id)} = {code};", declares=identifier(target.id))
+
+
+def is_property(cls, name):
+    return isinstance(inspect.getattr_static(cls, name, None), property)

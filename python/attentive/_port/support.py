@@ -1,0 +1,62 @@
+"""C++ helper functions that the translated code may need; each is written only where it is used."""
+
+from . import schema
+
+_TEXTS = {
+    "floor_divide": """/// Python's a // b: rounds towards minus infinity.
+template <class A, class B>
+auto floor_divide(A a, B b) {
+  const auto quotient = std::floor(static_cast<double>(a) / static_cast<double>(b));
+  return static_cast<std::common_type_t<A, B>>(quotient);
+}""",
+    "modulo": """/// Python's a % b: has the sign of b.
+template <class A, class B>
+auto modulo(A a, B b) {
+  using T = std::common_type_t<A, B>;
+  return static_cast<T>(a - static_cast<T>(std::floor(static_cast<double>(a) / static_cast<double>(b))) * b);
+}""",
+    "joined": """/// Python's a + b of two lists.
+template <class T>
+std::vector<T> joined(std::vector<T> a, const std::vector<T>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}""",
+    "repeated": """/// Python's items * times of a list.
+template <class T>
+std::vector<T> repeated(const std::vector<T>& items, int64_t times) {
+  std::vector<T> all;
+  for (int64_t n = 0; n < times; ++n) all.insert(all.end(), items.begin(), items.end());
+  return all;
+}""",
+    "part_of": """/// Python's items[low:high] of a list.
+template <class T>
+std::vector<T> part_of(const std::vector<T>& items, int64_t low, int64_t high = std::numeric_limits<int64_t>::max()) {
+  const auto size = static_cast<int64_t>(items.size());
+  const auto within = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size); };
+  const auto first = within(low), last = std::max(first, within(high));
+  return std::vector<T>(items.begin() + first, items.begin() + last);
+}""",
+    "apply_to": """/// Python's Module.apply: the children first.
+inline void apply_to(torch::nn::Module& module, const std::function<void(torch::nn::Module&)>& function) {
+  for (const auto& child : module.children()) apply_to(*child, function);
+  function(module);
+}""",
+    "tie_parameter": """/// Makes `value` the parameter of that name, as an assignment to a module's parameter does in Python.
+inline torch::Tensor tie_parameter(torch::nn::Module& module, const std::string& name, const torch::Tensor& value) {
+  struct Open : torch::nn::Module {
+    static auto& parameters(torch::nn::Module& m) { return m.*&Open::parameters_; }
+  };
+  Open::parameters(module)[name] = value;
+  return value;
+}""",
+    "copy_of": """/// Python's copy.deepcopy of a module: equal values, and no random number is drawn.
+template <class M>
+M copy_of(const M& module) {
+  const attentive::RandomStateGuard guard;
+  return M(std::dynamic_pointer_cast<typename M::ContainedType>(module->clone()));
+}""",
+}
+
+
+def text(name):
+    return schema.trunc_normal_source() if name == "trunc_normal_" else _TEXTS.get(name) or schema.HELPERS[name]
