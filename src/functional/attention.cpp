@@ -52,12 +52,28 @@ Verdict yes(const Problem&) {
   return {};
 }
 
+// A backend without a packed form: it takes a packed problem if it takes each of its sequences, and computes
+// one after the other.
+template <Verdict (*kVerdict)(const Problem&)>
+Verdict each_sequence(const Problem& problem) {
+  if (!problem.sequences) return kVerdict(problem);
+  Verdict verdict;
+  for (size_t n = 0; verdict.can && n < problem.sequences->size(); ++n)
+    verdict = kVerdict(kernels::sequence_of(problem, n));
+  return verdict;
+}
+template <Outcome (*kRun)(const Problem&)>
+Outcome run_each_sequence(const Problem& problem) {
+  return problem.sequences ? kernels::run_by_sequence(problem, kRun) : kRun(problem);
+}
+
 // The fastest backend comes first; the reference, which can express every problem, ends each list.
 constexpr BackendFunctions kReference = {Backend::Reference, "the composed definition, O(L S) memory",
                                          kernels::reference::verdict, always<kernels::reference::run>, yes};
 constexpr BackendFunctions kTorch = {Backend::Torch, "PyTorch's fused kernel, O(L) memory",
-                                     kernels::pytorch::verdict, kernels::pytorch::run,
-                                     kernels::pytorch::verdict_after_all};
+                                     each_sequence<kernels::pytorch::verdict>,
+                                     run_each_sequence<kernels::pytorch::run>,
+                                     each_sequence<kernels::pytorch::verdict_after_all>};
 constexpr std::array<BackendFunctions, 3> kElsewhere = {{
     {Backend::Native, "this package's CPU kernel, O(L) memory", kernels::native_cpu::verdict,
      always<kernels::native_cpu::run>, yes},
@@ -66,8 +82,8 @@ constexpr std::array<BackendFunctions, 3> kElsewhere = {{
 }};
 constexpr std::array<BackendFunctions, 3> kOnCuda = {{
     kTorch,
-    {Backend::Native, "this package's fused softmax on CUDA, O(L S) memory", kernels::native_cuda::verdict,
-     always<kernels::native_cuda::run>, yes},
+    {Backend::Native, "this package's fused softmax on CUDA, O(L S) memory",
+     each_sequence<kernels::native_cuda::verdict>, run_each_sequence<always<kernels::native_cuda::run>>, yes},
     kReference,
 }};
 
@@ -130,21 +146,9 @@ const BackendFunctions& choose(const char* caller, Backend forced, const Problem
   return kReference;
 }
 
-// Whether the native CPU kernel computes a packed problem. Another backend is chosen for each sequence.
-bool runs_packed(Backend forced, const Problem& problem) {
-  const auto wanted = forced == Backend::Auto ? BackendGuard::current() : forced;
-  if (wanted != Backend::Auto && wanted != Backend::Native) return false;
-  const auto* native = find(Backend::Native, problem);
-  return problem.q.is_cpu() && verdict_of(*native, problem).can;
-}
-
 }  // namespace
 
 AttentionResult dispatch(const char* caller, Backend forced, const Problem& problem) {
-  if (problem.sequences && !runs_packed(forced, problem)) {
-    return kernels::run_by_sequence(problem,
-                                    [&](const Problem& one) { return dispatch(caller, forced, one); });
-  }
   // Inputs were cast when the call was normalized. Autocast is off here, so that accumulations keep the
   // precision they were written with.
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);

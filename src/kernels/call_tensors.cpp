@@ -126,16 +126,19 @@ Problem sequence_of(const Problem& packed, size_t n) {
   return one;
 }
 
-AttentionResult run_by_sequence(const Problem& packed,
-                                const std::function<AttentionResult(const Problem&)>& run) {
+Outcome run_by_sequence(const Problem& packed, const std::function<Outcome(const Problem&)>& run) {
   std::vector<at::Tensor> outputs, logsumexps;
   for (size_t n = 0; n < packed.sequences->size(); ++n) {
-    auto result = run(sequence_of(packed, n));
-    outputs.push_back(result.output.transpose(1, 2));
-    if (packed.logsumexp) logsumexps.push_back(std::move(result.logsumexp));
+    auto one = run(sequence_of(packed, n));
+    if (!one.verdict.can) return one;
+    outputs.push_back(one.result.output.transpose(1, 2));
+    if (packed.logsumexp) logsumexps.push_back(std::move(one.result.logsumexp));
   }
   // The tokens lie in memory as (Tq, H, Dv).
-  return {at::cat(outputs, 1).transpose(1, 2), {}, packed.logsumexp ? at::cat(logsumexps, 2) : at::Tensor()};
+  return {{at::cat(outputs, 1).transpose(1, 2),
+           {},
+           packed.logsumexp ? at::cat(logsumexps, 2) : at::Tensor()},
+          {}};
 }
 
 uint64_t dropout_key_of(const Problem& problem) {

@@ -129,7 +129,7 @@ TEST_CASE("4-bit numbers are read where LibTorch has them, two a byte", "[safete
   CHECK(parse(file_bytes(entry("[2,2]"), 2)).tensors.at("a").sizes() == at::IntArrayRef({2, 1}));
   check_refused(entry("[4,1]"), 2, "tensor \"a\": dtype F4 needs an even last size, got shape (4, 1)");
   check_refused(entry("[]"), 2, "tensor \"a\": dtype F4 needs an even last size, got shape ()");
-  check_refused(entry("[2]"), 2, "take 1 bytes");
+  check_refused(entry("[2]"), 2, "tensor \"a\": dtype F4 and shape (1,) take 1 bytes");
 #else
   CHECK_THROWS_MATCHES(
       load_safetensors(path), SafetensorsError,

@@ -199,7 +199,8 @@ AttentionResult run(const Problem& given) {
       !problem.dropout_key) {
     problem.dropout_key = draw_dropout_key(problem.generator);
   }
-  if (problem.sequences) return run_by_sequence(problem, run);
+  if (problem.sequences)
+    return run_by_sequence(problem, [](const Problem& one) { return Outcome{run(one), {}}; }).result;
   if (worth_windowing(problem)) return windowed(problem);
   return dense(problem, {0, problem.queries(), 0, problem.keys()});
 }
