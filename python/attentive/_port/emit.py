@@ -68,7 +68,7 @@ class Translator(Expressions, Statements):
         self.locals, self.inline, self.renamed, self.narrowed = {}, {}, {}, {}
         self.statics, self.substituted, self.substituted_kind = {}, {}, {}
         self.lines, self.depth, self.ordered, self.hoisted = [], 0, set(), {}
-        self.declarations = {}
+        self.declarations, self.dicts, self.displays = {}, {}, {}
         self.blind, self.base_call = False, ""
         self.in_template = cls is not None and cls.template_parameters() != []
         self.taken = set()
@@ -105,6 +105,9 @@ class Translator(Expressions, Statements):
 
     def signature(self):
         if self._signature is None:
+            if self.cls is not None and any(getattr(d, "id", "") == "classmethod" for d in self.function.decorator_list):
+                self.statics[self.function.args.args[0].arg] = self.cls.cls
+                self.local_names.discard(self.function.args.args[0].arg)
             self._signature = self.unit.signature(self.function, self.path, self.cls, self.owners)
             for parameter in self._signature.parameters:
                 if parameter.state == "none":
@@ -233,11 +236,19 @@ class Translator(Expressions, Statements):
         cls = self.unit.class_of(function, constructor)
         signature = self.unit.signature(tree, path, cls, cls.owners() if cls else None)
         positional = [p for p in signature.parameters if p.state != "rest"]
-        given = {}
-        for argument, parameter in zip(self.starless(node.args), positional, strict=False):
+        given, arguments = {}, self.starless(node.args)
+        if tree.args.vararg is not None and any(p.name == tree.args.vararg.arg for p in positional):
+            before = len(tree.args.posonlyargs) + len(tree.args.args) - (0 if cls is None else 1)
+            packed = ast.copy_location(ast.List(arguments[before:], ast.Load()), node)
+            packed.uid = -next(self.unit.counter)
+            kind = next(p.kind for p in positional if p.name == tree.args.vararg.arg)
+            self.substitute(packed, cpp_type(kind) + "{" + ", ".join(self.code(a) for a in arguments[before:]) + "}", kind)
+            arguments = [*arguments[:before], packed]
+        for argument, parameter in zip(arguments, positional, strict=False):
             given[parameter.name] = argument
         rest = []
-        for keyword in node.keywords:
+        spread = [ast.keyword(name, value) for name, value in self.spread_keywords(node)]
+        for keyword in spread:
             if keyword.arg is None:
                 if self.is_rest(keyword.value):
                     rest = ["rest..."]
@@ -741,14 +752,18 @@ class Unit:
             n.value.id for n in ast.walk(tree) if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store) and isinstance(n.value, ast.Name)} | {
             n.func.value.id for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in ("append", "extend") and isinstance(n.func.value, ast.Name)}
         parameters = []
-        for argument in [*ordered, *arguments.kwonlyargs]:
-            if argument.arg == first:
-                continue
-            parameters.append(self.parameter(argument, tree, path, owners, defaults, argument.arg in stored))
+        for argument in ordered:
+            if argument.arg != first:
+                parameters.append(self.parameter(argument, tree, path, owners, defaults, argument.arg in stored))
         if arguments.vararg is not None:
             kind = recorder.argument(tree, arguments.vararg.arg, owners)
-            if not (isinstance(kind, Tuple) and not kind.items) and kind is not None:
+            if isinstance(kind, List) or (kinds.is_tensors(kind) or kinds.is_numbers(kind)):
+                kind = kind if isinstance(kind, List) else List(merge(list(kind.items)))
+                parameters.append(Parameter(arguments.vararg.arg, List(kind.item)))
+            elif not (isinstance(kind, Tuple) and not kind.items) and kind is not None:
                 raise Refusal(f"{tree.name} takes *{arguments.vararg.arg}; name its arguments", tree, self.loaded.name(path))
+        for argument in arguments.kwonlyargs:
+            parameters.append(self.parameter(argument, tree, path, owners, defaults, argument.arg in stored))
         if arguments.kwarg is not None:
             seen = [k for k in recorder._arguments[tree.uid].get(arguments.kwarg.arg, {})]
             if any(isinstance(key[1], Config) and key[1].fields() for key in seen) and any(
@@ -817,6 +832,11 @@ class Unit:
         if tree.args.vararg or tree.args.kwarg or tree.args.kwonlyargs or tree.decorator_list:
             return False
         small = len(list(ast.walk(ast.Module(body, [])))) < 34
+        arguments = {a.arg for a in tree.args.args}
+        for part in ast.walk(ast.Module(body, [])):
+            if isinstance(part, ast.Subscript | ast.Attribute) or (isinstance(part, ast.Call) and not (
+                isinstance(part.func, ast.Name) and (part.func.id in arguments or part.func.id in ("isinstance", "callable", "isfunction", "exists")))):
+                return False
         if len(body) == 1 and isinstance(body[0], ast.Return) and body[0].value is not None:
             return small and not any(isinstance(n, ast.Lambda | ast.ListComp) for n in ast.walk(body[0]))
         one = isinstance(body[0], ast.If) and len(body[0].body) == 1 and isinstance(body[0].body[0], ast.Return)

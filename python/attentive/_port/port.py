@@ -64,6 +64,9 @@ class Driver:
         given, found = dict(sizes), []
         with contextlib.redirect_stdout(io.StringIO()):
             for name, node in [(None, a) for a in call.args] + [(k.arg, k.value) for k in call.keywords]:
+                if isinstance(node, ast.Starred):
+                    found += [(None, node, value) for value in self.loaded.evaluate(ast.unparse(node.value), given, "--inputs")]
+                    continue
                 value = self.loaded.evaluate(ast.unparse(node), given, "--inputs")
                 given |= {name: value} if name else {}
                 found.append((name, node, value))
