@@ -763,8 +763,16 @@ class Expressions:
         owner = next((base for base in cls.__mro__ if name in vars(base)), None)
         if owner is None or not is_own(owner):
             raise Refusal(f"self.{name}(...) of {owner.__name__ if owner else cls.__name__} has no translation", node)
+        derived = self.unit.overriding(cls, name)
+        if derived and (self.constructor or name == "forward"):
+            raise Refusal(f"the constructor of {cls.__name__} calls {name}, which {derived[0].__name__} overrides; in C++ it would not reach it: "
+                          f"call it in {derived[0].__name__}'s constructor", node)
         self.unit.need_method(owner, name)
-        return f"{names.member(name, self.unit.class_names)}({', '.join(self.bind(getattr(cls, name), node))})"
+        function = getattr(cls, name)
+        definition = self.unit.loaded.definition(function)
+        if derived and definition and not self.unit.recorder.called(definition[1]):
+            function = getattr(derived[0], name)
+        return f"{names.member(name, self.unit.class_names)}({', '.join(self.bind(function, node))})"
 
     def apply(self, node):
         target = node.args[0]
@@ -813,6 +821,15 @@ class Expressions:
         if isinstance(kind, List) and name == "append":
             code = self.code(node.args[0])
             return f"{target}.push_back({f'torch::nn::AnyModule({code})' if self.any_modules(node.func.value) else code})"
+        if isinstance(kind, List) and name == "pop" and not node.args:
+            local = self.fresh("last")
+            self.out(f"auto {local} = {target}.back();")
+            self.out(f"{target}.pop_back();")
+            return local
+        if isinstance(kind, List) and name == "insert":
+            return f"{target}.insert({target}.begin() + {self.code(node.args[0])}, {self.code(node.args[1])})"
+        if isinstance(kind, List) and name == "reverse":
+            return f"std::reverse({target}.begin(), {target}.end())"
         if isinstance(kind, List) and name == "extend":
             self.unit.helper("joined")
             return f"{target} = joined({target}, {self.as_vector(node.args[0])})"
@@ -871,7 +888,7 @@ class Expressions:
             return f"{target}->forward({self.code(node.args[0])})"
         if cls is nn.Sequential:
             found = self.modules(node.func)
-            chain = [type(child) for module in found for child in module]
+            chain = [type(child) for module in found if isinstance(module, nn.Sequential) for child in module]
             if any(modules.returns_tuple(child) for child in chain if not is_own(child)):
                 raise Refusal("an nn.Sequential that holds a module with several results", node)
             return f"{target}->forward({', '.join(self.code(a) for a in node.args)})"
@@ -883,6 +900,8 @@ class Expressions:
         """A call of something that the source names."""
         if isinstance(target, functools.partial):
             return self.call_partial(target, node)
+        if target is functools.partial:
+            return "{}"  # a static argument
         if inspect.isclass(target):
             return self.call_class(target, node)
         name, module = getattr(target, "__name__", ""), getattr(target, "__module__", None) or ""
@@ -911,15 +930,25 @@ class Expressions:
             self.unit.helper("copy_of")
             self.unit.copied(self.kind(node))
             return f"copy_of({self.code(node.args[0])})"
+        if module == "random" or type(target).__module__ == "random" or getattr(target, "__self__", None).__class__.__name__ == "Random":
+            raise Refusal(f"random.{name} draws Python's numbers; use torch.rand or torch.randint", node)
+        if module == "time":
+            raise Refusal(f"time.{name} has no translation", node)
+        if module == "builtins" and getattr(torch, name, None) is not target:
+            raise Refusal(f"{name}() has no translation", node)
         if module.startswith("torch") or target in vars(torch).values() or target in vars(F).values() or type(target).__name__ in (
             "builtin_function_or_method", "_DisabledTorchFunctionImpl", "method_descriptor"):
             return self.call_torch(target, name, node)
+        if module == "builtins" and name not in vars(torch):
+            raise Refusal(f"{name}() has no translation", node)
         if operator is inspect.getmodule(target):
             raise Refusal(f"operator.{name} has no translation", node)
         raise Refusal(f"the source of {name or target} is not at hand; only own classes and functions, torch, math and einops are translated", node)
 
     def call_torch(self, target, name, node):
         where = where_of(target)
+        if name == "apply" and "autograd" in (getattr(target, "__module__", None) or ""):
+            raise Refusal(f"`{ast.unparse(node.func)}` is a custom autograd.Function; write its forward with operations of torch", node)
         if name in ("checkpoint", "compile", "no_grad", "script", "custom_fwd") or where == "refused":
             raise Refusal(f"{getattr(target, '__module__', 'torch')}.{name} has no translation", node)
         if name == "multi_head_attention_forward":
@@ -1049,6 +1078,7 @@ class Expressions:
             raise Refusal(f"`{ast.unparse(node)[:60]}` hands on **kwargs", node)
         text = self.at(node, modules.construct, cls, arguments, keywords)
         self.unit.includes.update(modules.includes(text))
+        self.unit.compat_norm |= text.startswith("attentive::compat::LayerNorm")
         return text
 
     def einops_layer(self, cls, node):
@@ -1066,6 +1096,10 @@ class Expressions:
             pairs = items[0].args[0].elts
             for pair in pairs:
                 self.out(f"{name}->push_back({self.code(pair.elts[0])}, {self.module_text(pair.elts[1])});")
+            return
+        if cls is nn.Sequential and len(items) == 1 and isinstance(items[0], ast.Name) and items[0].id in self.dicts:
+            for key, text in self.dicts[items[0].id]:
+                self.out(f'{name}->push_back("{key}", {text});')
             return
         if cls is nn.ModuleDict:
             self.fill_dict(name, items[0] if items else None, node)
@@ -1166,6 +1200,12 @@ class Expressions:
 
     def call_pow(self, node):
         return f"std::pow({self.number(node.args[0])}, {self.plain(node.args[1])})"
+
+    def call_divmod(self, node):
+        self.unit.helper("floor_divide")
+        self.unit.helper("modulo")
+        a, b = (self.local_copy(part, "part") for part in node.args)
+        return f"std::vector<{cpp_type(self.kind(node).items[0], node)}>{{floor_divide({a}, {b}), modulo({a}, {b})}}"
 
     def call_sum(self, node):
         argument = node.args[0]

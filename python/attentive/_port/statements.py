@@ -38,8 +38,14 @@ class Statements:
         method = getattr(self, "statement_" + type(node).__name__, None)
         if method is None:
             raise Refusal(f"{type(node).__name__} statements have no translation", node)
-        saved, self.ordered = self.ordered, set(self.ordered) | self.draw_order(node)
-        method(node)
+        saved = self.ordered
+        try:
+            self.ordered = set(saved) | self.draw_order(node)
+            method(node)
+        except Refusal as refusal:
+            refusal.path = refusal.path or self.path
+            refusal.line = refusal.line or node.lineno
+            raise
         self.ordered = saved
         self.comment_behind(node)
 
@@ -410,12 +416,18 @@ class Statements:
             raise Refusal(f"`{ast.unparse(value)[:60]}` never ran, so its type is not known", node)
         if isinstance(kind, Tuple) and kinds.is_tensors(kind) and (self.is_vector(value) or isinstance(value, ast.Tuple)):
             kind = List(merge(list(kind.items)), len(kind.items))
+        if isinstance(kind, List) and isinstance(value, ast.Name | ast.Attribute) and name not in self.locals and not self.rebound(name):
+            self.locals[name] = kind
+            self.out(f"auto& {identifier(name)} = {self.code(value)};")  # another name of one list
+            return
         self.store_name(name, self.code(value), kind, node)
 
     def bind_display(self, name, value):
         """A dict that is only handed on: modules for an nn.ModuleDict, or `**` arguments."""
         if isinstance(value, ast.Dict):
             pairs = [(self.constant(key), item) for key, item in zip(value.keys, value.values, strict=True)]
+        elif getattr(self.static(value.func), "__name__", "") == "OrderedDict" and value.args and isinstance(value.args[0], ast.List):
+            pairs = [(self.constant(pair.elts[0]), pair.elts[1]) for pair in value.args[0].elts]
         elif self.static(value.func) is dict and not value.args:
             pairs = [(keyword.arg, keyword.value) for keyword in value.keywords]
         else:
@@ -469,6 +481,7 @@ class Statements:
         if kind in kinds.NUMBERS and isinstance(self.assigned_kind(name) if held is None else held, Tensor):
             dtype = {kinds.INT: "torch::kLong", kinds.FLOAT: "torch::kFloat", kinds.BOOL: "torch::kBool"}[kind]
             code, kind = f"torch::scalar_tensor({code}, {dtype})", Tensor("?", 0)
+            self.promoted.add(name)
         if held is not None and held != kinds.NONE:
             if cpp_type(held, node) == cpp_type(kind, node) or (held == kinds.FLOAT and kind == kinds.INT) or isinstance(held, Optional):
                 self.out(f"{self.renamed.get(name, identifier(name))} = {code};")
@@ -640,8 +653,8 @@ class Statements:
             wants = next((k.value for k in getattr(value, "keywords", ()) if k.arg == "requires_grad"), None)
             self.out(f'{target} = register_parameter("{name}", {self.code(flat)}{", " + self.condition(wants) if wants is not None else ""});')
         elif self.unit.is_stored(recorder, name, "_buffers") and name not in recorder.unsaved:
-            self.out(f"{target} = {self.code(value)};")
-            self.out(f'buffers_["{name}"] = {target};')
+            self.unit.helper("set_buffer")
+            self.out(f'{target} = set_buffer(*this, "{name}", {self.code(value)});')
         else:
             code = self.code(value)
             if isinstance(kind, Tuple) and self.is_vector(value) and kinds.is_tensors(kind):
@@ -698,7 +711,7 @@ class Statements:
                 owner = held
             if isinstance(value, ast.Call) and self.static(value.func) is nn.Parameter and not any(self.kind(a) is None for a in value.args):
                 self.unit.helper("tie_parameter")
-                text = self.code(value)
+                text = f"{primary(self.code(value))}.detach().set_requires_grad(true)"
                 self.out(f'{owner}->{names.member(target.attr)} = tie_parameter(*{owner}, "{target.attr}", {text});')
                 return
             self.unit.helper("tie_parameter")
@@ -731,9 +744,11 @@ class Statements:
         if isinstance(kind, List) and plain == "+=":
             self.unit.helper("joined")
             text = self.target_text(target)
-            self.out(f"{text} = joined({text}, {self.as_vector(value)});")
+            display = isinstance(value, ast.Tuple | ast.List)
+            more = f"{cpp_type(kind, node)}{{{', '.join(self.code(e) for e in value.elts)}}}" if display else self.as_vector(value)
+            self.out(f"{text} = joined({text}, {more});")
             return
-        if isinstance(added, Tensor) and not isinstance(kind, Tensor) or plain is None or (plain == "/=" and kind == kinds.INT):
+        if isinstance(added, Tensor) and (not isinstance(kind, Tensor) or getattr(target, "id", None) in self.promoted) or plain is None or (plain == "/=" and kind == kinds.INT):
             binary = ast.copy_location(ast.BinOp(load, node.op, value), node)
             binary.uid = -next(self.unit.counter)
             result = added if isinstance(added, Tensor) else kinds.FLOAT if plain == "/=" else kind
@@ -1062,6 +1077,7 @@ class Statements:
         if target.id == "_":
             return
         self.locals[target.id] = kind
+        self.pointers.add(identifier(target.id))
         self.out(f"auto* {identifier(target.id)} = {code}->{'template ' if self.in_template else ''}as<{names.implementation(kind)}>();")
 
     def bind_children(self, target, code, items, node):

@@ -56,6 +56,16 @@ inline torch::Tensor tie_parameter(torch::nn::Module& module, const std::string&
   Open::parameters(module)[name] = value;
   return value;
 }""",
+    "set_buffer": """/// Puts another tensor in the place of a buffer, as an assignment does in Python.
+template <auto kBuffers>
+struct Buffers {
+  friend torch::OrderedDict<std::string, torch::Tensor>& buffers_of(torch::nn::Module& module) { return module.*kBuffers; }
+};
+torch::OrderedDict<std::string, torch::Tensor>& buffers_of(torch::nn::Module& module);
+template struct Buffers<&torch::nn::Module::buffers_>;
+inline torch::Tensor set_buffer(torch::nn::Module& module, const std::string& name, const torch::Tensor& value) {
+  return buffers_of(module)[name] = value;
+}""",
     "copy_of": """/// Python's copy.deepcopy of a module: equal values, and no random number is drawn.
 template <class M>
 M copy_of(const M& module) {
