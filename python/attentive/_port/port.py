@@ -218,13 +218,13 @@ def settle(unit, driver, recorder, runs):
 def unseeded(driver):
     """Names of the parameters that Python leaves uninitialised."""
     before = torch.are_deterministic_algorithms_enabled(), torch.utils.deterministic.fill_uninitialized_memory
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch._C._set_deterministic_algorithms(True, warn_only=True)  # the public function imports the compiler, in two seconds
     torch.utils.deterministic.fill_uninitialized_memory = True
     try:
         torch.manual_seed(case.SEED)
         module = driver.make()
     finally:
-        torch.use_deterministic_algorithms(before[0])
+        torch._C._set_deterministic_algorithms(before[0])
         torch.utils.deterministic.fill_uninitialized_memory = before[1]
     return [name for name, value in module.named_parameters() if value.is_floating_point() and bool(value.isnan().any())]
 
