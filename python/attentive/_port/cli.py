@@ -1,7 +1,6 @@
 """The command `attentive-port`."""
 
 import argparse
-import ast
 import dataclasses
 import os
 import pathlib
@@ -9,7 +8,7 @@ import re
 import shlex
 import sys
 
-from .options import Options
+from .options import Options, checked, name_of
 from .run import PARTS, run
 
 _HELP = """
@@ -30,6 +29,7 @@ examples:
 
 Expressions see the names of the file, torch's functions, B and T. In --loss, y is what forward returns.
 """
+
 
 def main(argv=None):
     """Runs the command; returns its exit status: 0, 1 after one line on stderr, or 2 for a wrong command line."""
@@ -85,39 +85,19 @@ def _options(parser, arguments, argv):
         parser.error("--out is needed, or --check")
     if not arguments.inputs:
         parser.error('--inputs is needed, such as --inputs "x=randn(B, T, 64)"')
-    calls = [("--args", arguments.args), *(("--inputs", text) for text in arguments.inputs)]
     settings = dict(_pair(parser, "--set", text) for text in arguments.settings)
-    for what, text in [*((what, f"f({text}\n)") for what, text in calls), *settings.items(), ("--loss", arguments.loss or "0")]:
-        try:
-            ast.parse(text.strip(), mode="eval")
-        except SyntaxError as error:
-            parser.error(f"{what}: {error.msg}: {text.removeprefix('f(').removesuffix(chr(10) + ')')}")
     sizes = [dict(_pair(parser, "--size", part) for part in text.split(",")) for text in arguments.sizes]
     if not all(text.isdecimal() for size in sizes for text in size.values()):
         parser.error("--size takes numbers: --size B=2,T=6")
-    dtypes = [name for name in arguments.dtypes.split(",") if name]
-    if not set(dtypes) <= {"float64", "bfloat16", "autocast"}:
-        parser.error("--dtypes takes float64, bfloat16 and autocast")
-    if (arguments.loss or arguments.clip is not None) and not arguments.train:
-        parser.error("--loss and --clip belong to --train")
-    if arguments.train:
-        from .case import optimizer
-        from .kinds import Refusal
-
-        try:
-            optimizer(arguments.train)
-        except Refusal as error:
-            parser.error(f"--train: {error}")
     folder = os.path.basename(os.path.abspath(arguments.out)) if arguments.out else _snake(arguments.class_name)
-    name = re.sub(r"\W", "_", folder)
     options = Options(
         file=os.path.abspath(arguments.file),
         class_name=arguments.class_name,
-        name=name if name[0].isalpha() else f"port_{name}",
+        name=name_of(folder),
         args=arguments.args,
         inputs=arguments.inputs,
         settings=settings,
-        dtypes=dtypes,
+        dtypes=[name for name in arguments.dtypes.split(",") if name],
         composed=arguments.composed,
         train=arguments.train,
         loss=arguments.loss,
@@ -126,6 +106,8 @@ def _options(parser, arguments, argv):
     )
     if sizes:
         options.sizes = [{key: int(text) for key, text in size.items()} for size in sizes]
+    if problem := checked(options):
+        parser.error(problem)
     return options
 
 

@@ -1,0 +1,258 @@
+"""How the tests of attentive-port call each class, and what has to be recognised in it."""
+
+import dataclasses
+import importlib.util
+import pathlib
+
+HERE = pathlib.Path(__file__).parent
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """`args` and each of `inputs` are texts of the command line.
+
+    `attention` is the number of places in the source, in all classes that the translation writes, where a call of this
+    package stands for the user's operations; `composed` says why others stay as written. `twin` is the constructor call of the
+    hand-written C++ class, where there is one, and `twin_call` its forward, in the names of Python's arguments.
+    """
+
+    cls: str
+    args: str
+    inputs: tuple
+    attention: int = 0
+    composed: str = ""
+    file: str = "classes.py"
+    hidden_rows: bool = False  # numbers may differ where a row hides every key
+    name: str = ""
+    twin: str = ""
+    twin_call: str = ""
+
+    @property
+    def id(self):
+        return self.name or self.cls
+
+    @property
+    def path(self):
+        return HERE / self.file
+
+
+def case(cls, args, *inputs, **rest):
+    return Case(cls, args, inputs, **rest)
+
+
+X = "randn(B, T, 32)"
+HEADS = "randn(B, 4, T, 8), randn(B, 4, T, 8), randn(B, 4, T, 8)"
+BUCKETS = "buckets=8, far=16, heads=4, head_width=8, width=32"
+ONE_TENSOR = "*[randn(B, T, 32)] * 3"
+PADDING = "arange(T).expand(B, T) >= T - 2"
+KEEP = "ones(B, T, T).tril()"
+
+CLASSES = [
+    # Encoders and decoders.
+    case("SelfAttention", "32, 4", X, f"{X}, memory=randn(B, 5, 32)", f"{X}, mask={KEEP}[:, None]", attention=1),
+    case("EncoderLayer", "32, 4, 64", X, attention=1, name="EncoderLayer_post"),
+    case("EncoderLayer", "32, heads=4, hidden=64, norm_first=True", f"{X}, mask=ones(B, 1, 1, T)", attention=1,
+         name="EncoderLayer_pre"),
+    case("DecoderLayer", "32, 4, 64", f"{X}, randn(B, 7, 32)", f"{X}, randn(B, 7, 32), ones(B, 1, 1, 7)", attention=1),
+    case("Translator", "words=20", "randint(1, 20, (B, T)), randint(1, 20, (B, T + 1))", attention=1),
+    # Language model.
+    case("SmallGPT", "Settings(context=16, dropout=0.1)", "randint(0, 50, (B, T)), targets=randint(0, 50, (B, T))",
+         "randint(0, 50, (B, T))", attention=1),
+    # Vision.
+    case("VisionTransformer", "classes=10", "randn(B, 3, 8, 8)", attention=1),
+    case("WindowAttention", "32, (2, 3), 4, drop=0.1", "randn(2 * B, 6, 32)", "randn(2 * B, 6, 32), mask=randn(2, 6, 6)",
+         attention=2),
+    case("RolledWindows", "32, (8, 8), 4", "randn(B, 64, 32)", attention=1, composed="the branch without a mask never ran"),
+    case("SqueezeExcite", "32", "randn(B, 32, T, T)"),
+    case("ConvGate", "16", "randn(B, 16, T, T)"),
+    case("ImageAttention", "32", "randn(B, 32, T, T)", attention=1),
+    case("TimedBlock", "8, 16", "randn(B, 8, T, T), randint(0, 100, (B,))"),
+    case("ConditionedBlock", "32, 4", f"{X}, randn(B, 32)", attention=1),
+    # Positions.
+    case("BucketedAttention", f"types.SimpleNamespace(causal=False, {BUCKETS}, dropout=0.1)", X, f"{X}, memory=randn(B, 5, 32)",
+         attention=1, name="BucketedAttention_both_ways"),
+    case("BucketedAttention", f"types.SimpleNamespace(causal=True, {BUCKETS}, dropout=0.0)", X, attention=1,
+         name="BucketedAttention_causal"),
+    case("RotaryAttention", "32, 4", X, attention=1),
+    case("ComplexRotaryBlock", "32, 4, groups=2", X, attention=1, composed=""),
+    case("SlopedAttention", "48, 6", "randn(B, T, 48)", attention=1),
+    # Heads, windows, masks.
+    case("OneKeyHead", "32", X, attention=1),
+    case("GroupedAttention", "width=32, heads=4, groups=2", X, attention=1),
+    case("SlidingWindow", "32, 4, window=3", X, attention=1),
+    case("CrossAttention", "32, 24", "randn(B, T, 32), randn(B, 7, 24)",
+         "randn(B, T, 32), randn(B, 7, 24), padding=arange(7).expand(B, 7) >= 5, need_weights=True", attention=1),
+    case("ItemMask", "32, 2", f"{ONE_TENSOR}, mask={KEEP}, bias=randn(B, 2, T, T)", attention=1),
+    case("WeightsAfterDropout", "5.0, 0.2", HEADS, f"{HEADS}, mask=ones(B, 1, T, T).tril()", attention=1),
+    case("WeightsAfterDropout", "5.0, 0.0", f"{HEADS}, mask=full((T, T), float('-inf')).triu(1)", attention=1, hidden_rows=True,
+         name="WeightsAfterDropout_inside_out"),  # a mask to be added, which `mask == 0` reads the wrong way round
+    case("FusedFunction", "", f"{HEADS}, randn(T, T)", f"{HEADS}, ones(T, T, dtype=torch.bool).tril()", attention=2),
+    case("LibraryAttention", "32, 4", f"{X}, {PADDING}", attention=1),
+    case("LibraryEncoder", "20, 32, 4, 64, 2", "randint(0, 20, (B, T))", attention=1),
+    # Other kinds.
+    case("LinearAttention", "32", X, name="LinearAttention_all"),
+    case("LinearAttention", "32, causal=True", X, name="LinearAttention_causal"),
+    case("RandomFeatures", "32, features=20", X),
+    case("LSTMAttention", "20, 16, 12, 5", "randint(0, 20, (B, T)), arange(B) % 3 + 2"),
+    case("DecoderStep", "16, 20", "randint(0, 20, (B,)), randn(B, T, 16)",
+         "randint(0, 20, (B,)), randn(B, T, 16), state=randn(B, 16)"),
+    case("GraphAttention", "16, 8", "randn(T, 16), (ones(T, T).tril() + ones(T, T).triu(3))"),
+    case("LearnedPooling", "32", X),
+    case("HeadsAsAxis", "32, 4, 8", X, attention=1),
+    case("HeadsInBatch", "24, 32, 32, 4, norm=True", "randn(B, T, 24), randn(B, 5, 32)", attention=1),
+    case("LearnedPoints", "24, 32, 4, 3", "randn(B, T, 24)", attention=1),
+    case("CachedAttention", "32, 4, limit=20", f"{X}, keep=True", X, attention=1),
+    # Modules made of modules.
+    case("GatedLayers", "32, act=nn.SiLU", X),
+    case("WrappedTransformer", "32, 2, 4, 64, dropout=0.1", X, f"{X}, mask={KEEP}[:, None]", attention=1),
+    case("BuiltByFunctions", "32", X),
+    case("CopiedStack", "EncoderLayer(32, 4, 64), 3, 32", X, f"{X}, mask={KEEP}[:, None]", attention=1),
+    case("SharedLayers", "32, 4", X, attention=1),
+    case("Experts", "32", X),
+    case("ConvModule", "32", X),
+    case("TrendAndRest", "6", "randn(B, 6, 32)"),
+    case("FourierMixer", "32", X),
+    case("Recurrence", "16", "randn(B, T, 16)"),
+    # Losses and choices.
+    case("ContrastiveLoss", "32, 16", "randn(B + 2, 32), randn(B + 2, 32)"),
+    case("Codebook", "12, 8", "randn(B, T, 8)"),
+    case("PolicyAndValue", "8, 4", "randn(B * T, 8), randint(0, 4, (B * T,)), randn(B * T), randn(B * T) - 1"),
+    case("KeepsBest", "32", X),
+    # How things are written.
+    case("ConfiguredByDict", "dict(width=32, layers=2, bias=True, temperature=2.0)", X),
+    case("ConfiguredByNamespace", "SimpleNamespace(width=32, heads=4, eps=1e-6, mode='cls', sizes=(4, 8), act='gelu')", X,
+         attention=1),
+    case("StarsEverywhere", "width=32", X, f"{X}, scale=0.25", attention=1),
+    case("ReturnsMany", "16", "randn(B, T, 16)", "randn(B, T, 16), state=randn(1, B, 16), scale=rand(1)"),
+    case("MethodsOfAllKinds", "32", X, attention=1),
+    case("FactoryArguments", "32, 4", X, attention=1),
+    case("FactoryArguments", "32, 4, bias=False, dtype=torch.float64", "randn(B, T, 32, dtype=torch.float64)", attention=1,
+         name="FactoryArguments_double"),
+    case("OptionalParts", "16, out=24", "randn(B, T, 16)", "randn(B, T, 16), gate=randn(B, T, 24)",
+         "randn(B, T, 16), randn(B, T, 24), True"),
+    case("OptionalParts", "16, hidden=20, norm='rms'", "randn(B, T, 16)", name="OptionalParts_rms"),
+    case("SkipLevels", "", "randn(B, T, 8)"),
+    case("NamedLayers", "16, act='Tanh'", "randn(B, T, 16)"),
+    case("MovingCenter", "16", "randn(B, T, 16)"),
+    # Traps.
+    case("NamesOfCpp", "16", "randn(B, T, 16)", "randn(B, T, 16), long=randn(B, T, 16)"),
+    case("PrivateNames", "16", "randn(B, T, 16)"),
+    case("TensorConstants", "16", "randn(B, T, 16)"),
+    case("DrawOrder", "16", "randn(B, T, 16)"),
+    case("NumbersOfPython", "16", "randn(B, T, 16)"),
+    case("InPlaceAndAliases", "8", "randn(B, T, 8)", "randn(B, T, 8), flip=True"),
+    case("BuiltInForward", "32, 4", f"{X}, ones(T, T, dtype=torch.bool).triu(1)", attention=1),
+    case("StaticDropout", "4, 32", f"{ONE_TENSOR}, ones(B, 1, 1, T)", attention=1),
+    case("DropoutAlways", "", HEADS, attention=1),
+    case("PackedByHead", "32, 4", X, attention=1),
+    case("AttentionOverHeads", "32, 4", f"{X}, {X}, {X}", attention=1),
+    case("TwoDimensions", "32, 8", "randn(T, 32)", attention=1),
+    case("HiddenRows", "", f"{HEADS}, ones(B, T, T).tril(-1)", attention=1, hidden_rows=True),
+    case("RebuiltMask", "32, 16", f"{X}, {PADDING}", composed="the scores are read again"),
+    case("RebuiltMask", "32, 6", "randn(6, 6, 32), arange(6).expand(6, 6) >= 4", composed="the scores are read again",
+         name="RebuiltMask_square"),
+    case("SharedInput", "32", ONE_TENSOR, f"{X}, {X}, {X}", attention=1),
+    case("PrintsAndAsserts", "16, dict(verbose=1, out=12)", "randn(B, T, 16)"),
+    case("DoubleModule", "16", "randn(B, T, 16)"),
+]
+
+# Idioms that a translation may refuse by name.
+FURTHER = [
+    case("DerivedFromLibrary", "16", "randn(B, T, 16)"),
+    case("ReturnsByName", "16, 5", "randn(B, T, 16), randint(0, 5, (B, T))"),
+    case("ReturnsByName", "16, 5, as_dict=True", "randn(B, T, 16), randint(0, 5, (B, T))", name="ReturnsByName_dict"),
+]
+
+EINOPS = [
+    case("PatternAttention", "32", X, f"{X}, mask=~({PADDING})", attention=1, file="einops_classes.py"),
+    case("PatternVision", "image=8, patch=2, width=32", "randn(B, 3, 8, 8)", file="einops_classes.py"),
+]
+
+NOTEBOOK = "notebooks.ipynb"
+NOTEBOOKS = [
+    case("ScaledDotProductAttention", "dropout=0.1", "randn(B, T, 8), randn(B, T, 8), randn(B, T, 8)",
+         "randn(B, T, 8), randn(B, T, 8), randn(B, T, 8), mask=ones(T, T).tril()", attention=1, file=NOTEBOOK, hidden_rows=True,
+         twin="attentive::ScaledDotProductAttention(0.1)", twin_call="forward(Q, K, V, Mask::keep(mask != 0))"),
+    case("MultiHeadSelfAttention", "d_model=16, num_heads=4, dropout=0.1", "randn(B, T, 16)",
+         "randn(B, T, 16), mask=ones(B, 1, T, T).tril()", "randn(B, T, 16), mask=ones(B, 1, 1, T)", attention=1, file=NOTEBOOK,
+         hidden_rows=True,
+         twin="attentive::MultiHeadSelfAttention(16, 4, 0.1)", twin_call="forward(x, Mask::keep(mask != 0))"),
+    case("SelfAttention_v1", "3, 2", "randn(T, 3)", attention=1, file=NOTEBOOK, twin="attentive::SelfAttentionV1(3, 2)",
+         twin_call="forward(x)"),
+    case("MatrixSelfAttention", "12, 4", "randn(B, T, 12)", attention=1, file=NOTEBOOK,
+         twin="attentive::MatrixSelfAttention(12, 4)", twin_call="forward(x)"),
+    case("SelfAttention_v2", "3, 2, qkv_bias=True", "randn(T, 3)", attention=1, file=NOTEBOOK,
+         twin="attentive::SelfAttentionV2(3, 2, true)", twin_call="forward(x)"),
+    case("CausalAttention", "3, 2, context_length=12, dropout=0.1", "randn(B, T, 3)", attention=1, file=NOTEBOOK,
+         twin="attentive::CausalAttention(3, 2, 12, 0.1)", twin_call="forward(x)"),
+    case("CausalAttention", "3, 2, context_length=1, dropout=0.0", "randn(B, T, 3)", file=NOTEBOOK,
+         name="CausalAttention_one_token", composed="the mask has one token, is broadcast and hides nothing"),
+    case("MultiHeadAttentionWrapper", "3, 2, 12, 0.1, num_heads=2", "randn(B, T, 3)", attention=1, file=NOTEBOOK,
+         twin="attentive::MultiHeadAttentionWrapper(3, 2, 12, 0.1, 2)", twin_call="forward(x)"),
+    case("MultiHeadAttention", "d_in=12, d_out=8, context_length=12, dropout=0.1, num_heads=2", "randn(B, T, 12)", attention=1,
+         file=NOTEBOOK, twin="attentive::MultiHeadAttention(12, 8, 12, 0.1, 2)", twin_call="forward(x)"),
+    case("SharedHeadAttention", "16, heads=4", "randn(B, 5, 16), randn(B, 5, 16), randn(B, T, 16)",
+         "randn(B, 5, 16), randn(B, 5, 16), randn(B, T, 16), mask=ones(B, 1, 1, 5)", attention=1, file=NOTEBOOK,
+         twin="attentive::SharedHeadAttention(16, 4)", twin_call="forward(values, keys, query, Mask::keep(mask != 0))"),
+    case("FusedSelfAttention", "16, num_heads=4", "randn(B, T, 16)", attention=1, file=NOTEBOOK,
+         twin="attentive::FusedSelfAttention(16, 4)", twin_call="forward(x)"),
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Refused:
+    """`names`: every word that the one line of the message has to hold, beside the file and the line. Where `or_equal`, C++ that
+    gives Python's numbers is right, too."""
+
+    cls: str
+    args: str
+    inputs: str
+    names: tuple
+    has_line: bool = True
+    or_equal: bool = False
+    file: str = "refused.py"
+
+    @property
+    def path(self):
+        return HERE / self.file
+
+    @property
+    def place(self):
+        """The file and the line that is marked in the class."""
+        lines = self.path.read_text().splitlines()
+        begin = next(i for i, line in enumerate(lines) if line.startswith((f"class {self.cls}(", f"{self.cls} = ")))
+        line = next(i for i in range(begin, len(lines)) if "# here" in lines[i]) + 1
+        return f"{self.file}:{line}" if self.has_line else ""
+
+
+SMALL = "randn(B, T, 8)"
+REFUSED = [
+    Refused("WhileOnValues", "", SMALL, ("while",), or_equal=True),
+    Refused("BranchOnValues", "8", SMALL, ("if",), or_equal=True),
+    Refused("LoopOverValues", "", f"{SMALL}, full((B,), T)", ("int(",), or_equal=True),
+    Refused("IteratesNonzero", "8", SMALL, ("unique",)),
+    Refused("NumpyOnTensors", "", SMALL, ("numpy",)),
+    Refused("ForwardHook", "8", SMALL, ("register_forward_hook",)),
+    Refused("GradientHook", "", SMALL, ("register_hook",)),
+    Refused("CustomGradient", "", SMALL, ("Clipped",)),
+    Refused("MadeByType", "", SMALL, ("Made", "source"), has_line=False),
+    Refused("Made", "", SMALL, ("Made", "source"), has_line=False),
+    Refused("SourceOfText", "", SMALL, ("Inner", "source"), has_line=False),
+    Refused("KeywordsOfAnything", "'leaky_relu', negative_slope=0.2", SMALL, ("options",)),
+    Refused("YieldsStates", "8", SMALL, ("yield",)),
+    Refused("GlobalCounter", "", SMALL, ("CALLS",)),
+    Refused("TryInstead", "8", SMALL, ("try",)),
+    Refused("RandomOfPython", "8", SMALL, ("random.random",)),
+    Refused("ClockInForward", "", SMALL, ("time.time",)),
+    Refused("LazyLayer", "", SMALL, ("LazyLinear",)),
+    Refused("Parametrized", "8", SMALL, ("weight_norm",)),
+    Refused("SkippedGlobal", "", SMALL, ("LEVELS", "--set", "refused.py"), has_line=False),
+    Refused("BeyondSixtyFourBits", "8", SMALL, ("64",)),
+    Refused("TypeByValue", "", SMALL, ("str",)),
+    Refused("WordsOfTensors", "", SMALL, ("f'",)),
+]
+
+
+def cases():
+    """Every case that this machine can run."""
+    return CLASSES + FURTHER + (EINOPS if importlib.util.find_spec("einops") else []) + NOTEBOOKS
