@@ -5,6 +5,7 @@ import contextlib
 import copy
 import io
 import math
+import re
 import types
 
 import torch
@@ -126,7 +127,7 @@ class Driver:
                 if shape in shapes:
                     continue
                 shapes.append(shape)
-                title = ", ".join(f"{k}={v}" for k, v in sizes.items()) if len(shapes) > 1 or any(n in text for n in ("B", "T")) else "one size"
+                title = ", ".join(f"{k}={v}" for k, v in sizes.items()) if len(shapes) > 1 or re.search(r"\b[BT]\b", text) else "one size"
                 word = f"inputs {call + 1}, " if len(self.options.inputs) > 1 else ""
                 found += [Run(f"{word}{'train' if train else 'eval'}, {title}", call, train, distinct, sizes) for train in (False, True)]
                 if len(shapes) == 1:
@@ -292,8 +293,6 @@ def driver_text(file, unit, driver, functions, holder):
 
 
 def _words(text):
-    import re
-
     return set(re.findall(r"(?<![\w:])[A-Za-z_]\w*", re.sub(r'"[^"]*"|//.*', "", text)))
 
 
