@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the C++ of the classes of python/tests/port with attentive-port, and sources of one program that runs all their tests.
 
-    generate.py FOLDER [CASE ...]
+    generate.py FOLDER [--all] [CASE ...]       --all: goes on without the classes that are refused
 
 FOLDER gets cases/NAME/ as the command writes it, group_N.cpp, which include the tests of several classes, and main.cpp. A test of
 a class that a broken emitter wrote (BROKEN) must fail. A file that would not change is left as it is.
@@ -83,7 +83,7 @@ def sources(folder, tests):
     made.mkdir(exist_ok=True)
     for group in range(GROUPS):
         text = "#include <torch/torch.h>\n"
-        for name, source, _, _ in tests[group::GROUPS]:
+        for name, source, *_ in tests[group::GROUPS]:
             text += f'\n#define main {name}\n#include "{source}"\n#undef main\n'
         (made / f"group_{group}.cpp").write_text(text)
     declarations = "".join(f"int {name}(int, char**);\n" for name, *_ in tests)
@@ -129,7 +129,7 @@ int main(int argc, char** argv) {
 
 
 def main():
-    folder, wanted = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2:]
+    folder, wanted = pathlib.Path(sys.argv[1]).resolve(), [name for name in sys.argv[2:] if name != "--all"]
     sys.path.insert(0, str(ROOT / "python/tests/port"))
     import cases
 
@@ -139,11 +139,11 @@ def main():
     jobs += [(by_name[name], folder / "new" / f"broken_{at}_{name}", change) for at, (name, *change) in enumerate(BROKEN) if name in by_name]
     shutil.rmtree(folder / "new", ignore_errors=True)
     with multiprocessing.get_context("fork").Pool(2, maxtasksperchild=1) as pool:
-        wrong = [problem for problem in pool.map(write, jobs, chunksize=1) if problem]
-    if wrong:
-        print("\n".join(wrong))
-        if "--all" not in sys.argv:
-            sys.exit(1)
+        answers = pool.map(write, jobs, chunksize=1)
+    print(*filter(None, answers), sep="\n")
+    if any(answers) and "--all" not in sys.argv:
+        sys.exit(1)
+    jobs = [job for job, problem in zip(jobs, answers) if problem is None]
     shared = folder / "checks.h"
     shutil.copy2(PACKAGE / "_port/templates/checks.h", shared)
     tests = []
