@@ -221,16 +221,16 @@ def of(small, monkeypatch, name):
 
 def test_function(small, monkeypatch):
     cls = of(small, monkeypatch, "Small")
-    x = torch.randn(2, 5, 8)
+    module, x, longer = cls(8), torch.randn(2, 5, 8), torch.randn(3, 7, 8)
     before = torch.random.get_rng_state()
-    written = attentive.port(cls(8), [x, {"x": torch.randn(3, 7, 8)}], out=small.parent / "out")
+    written = attentive.port(module, [x, {"x": longer}], out=small.parent / "out")
     assert torch.equal(before, torch.random.get_rng_state())
     assert written.folder == small.parent / "out"
     assert set(written.files) == set(texts(written.folder))
     assert len(written.recognised) == 1
     assert written.never_ran == written.unseeded == []
     with pytest.raises(attentive.PortError, match="force=True"):
-        attentive.port(cls(8), x, out=small.parent / "out")
+        attentive.port(module, x, out=small.parent / "out")
     checked = attentive.port(cls, "randn(B, T, 4)", out=None, args={"width": 4}, composed=True)
     assert checked.folder is None
     assert checked.recognised == []

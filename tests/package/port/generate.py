@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Writes the C++ of the classes of python/tests/port with attentive-port, and sources of one program that runs all their tests.
 
-    generate.py FOLDER [--all] [CASE ...]       --all: goes on without the classes that are refused
+    generate.py FOLDER [--all] [CASE ...] [-- COMMAND ...]
+
+--all: goes on without the classes that are refused. COMMAND, which builds the program, is run in the end.
 
 FOLDER gets cases/NAME/ as the command writes it, group_N.cpp, which include the tests of several classes, and main.cpp. A test of
 a class that a broken emitter wrote (BROKEN) must fail. A file that would not change is left as it is.
@@ -129,7 +131,10 @@ int main(int argc, char** argv) {
 
 
 def main():
-    folder, wanted = pathlib.Path(sys.argv[1]).resolve(), [name for name in sys.argv[2:] if name != "--all"]
+    arguments = sys.argv[1:]
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    arguments, command = arguments[:end], arguments[end + 1 :]
+    folder, wanted = pathlib.Path(arguments[0]).resolve(), [name for name in arguments[1:] if name != "--all"]
     sys.path.insert(0, str(ROOT / "python/tests/port"))
     import cases
 
@@ -141,7 +146,7 @@ def main():
     with multiprocessing.get_context("fork").Pool(2, maxtasksperchild=1) as pool:
         answers = pool.map(write, jobs, chunksize=1)
     print(*filter(None, answers), sep="\n")
-    if any(answers) and "--all" not in sys.argv:
+    if any(answers) and "--all" not in arguments:
         sys.exit(1)
     jobs = [job for job, problem in zip(jobs, answers) if problem is None]
     shared = folder / "checks.h"
@@ -155,7 +160,9 @@ def main():
         tests += [(f"{made.name}_{what}", kept / f"{what}.cpp", kept / "case.safetensors", bool(change))
                   for what in ("test", "train") if (kept / f"{what}.cpp").exists()]
     sources(folder, tests)
-    print(f"{len(tests)} tests of {len(jobs)} folders")
+    print(f"{len(tests)} tests of {len(jobs)} folders", flush=True)
+    if command:
+        os.execvp(command[0], command)
 
 
 if __name__ == "__main__":
