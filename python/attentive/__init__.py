@@ -3,7 +3,8 @@
 ``attention`` and ``attention_varlen`` compute attention with typed masks and every option, forward and backward. They are
 operators of PyTorch (``torch.ops.attentive``), so ``torch.compile``, ``torch.export`` and AOTInductor take them. ``enable``
 lets ``torch.nn.functional.scaled_dot_product_attention`` run the same kernel in a program that already exists.
-``attentive.transformers.register`` adds an attention implementation to ``transformers``.
+``attentive.transformers.register`` adds an attention implementation to ``transformers``. ``port`` translates a PyTorch class
+into C++ for LibTorch, as the command ``attentive-port`` does.
 
     import attentive
 
@@ -28,6 +29,7 @@ from attentive.functional import (  # noqa: E402
     explain,
     merge_attention,
 )
+from attentive.porting import Port, PortError, port  # noqa: E402
 
 __version__ = _build.VERSION
 cmake_prefix_path = str(_library.FOLDER)
@@ -37,6 +39,8 @@ __all__ = [
     "Candidate",
     "Explanation",
     "Mask",
+    "Port",
+    "PortError",
     "SdpaReport",
     "attention",
     "attention_varlen",
@@ -47,6 +51,7 @@ __all__ = [
     "enabled",
     "explain",
     "merge_attention",
+    "port",
     "report",
     "reset_report",
 ]

@@ -1,7 +1,7 @@
 # Configures, builds and runs one foreign project from nothing:
-#   cmake -DSOURCE=… -DBINARY=… -DPROGRAMS=…;… [-DTARGETS=…;…] [-DARGUMENTS=…;…] [-DINSTALL=<prefix>] -P foreign_project.cmake
+#   cmake -DSOURCE=… -DBINARY=… -DPROGRAMS=…;… [-DTARGETS=…;…] [-DARGUMENTS=…;…] [-DINSTALL=<prefix>] [-DTESTS=ON] -P foreign_project.cmake
 # It builds TARGETS, or the whole project if there are none. If INSTALL is given, it also installs everything
-# that the project installs.
+# that the project installs; with TESTS, it runs the project's own tests.
 
 file(REMOVE_RECURSE "${BINARY}")
 
@@ -25,3 +25,6 @@ endif()
 foreach(program IN LISTS PROGRAMS)
   run("${program}" "${BINARY}/${program}")
 endforeach()
+if(TESTS)
+  run(test "${CMAKE_CTEST_COMMAND}" --test-dir "${BINARY}" --output-on-failure --no-tests=error)
+endif()

@@ -1,20 +1,15 @@
-"""The command `attentive-port`: runs the translation in a child process and moves what it wrote into place."""
+"""The command `attentive-port`."""
 
 import argparse
-import ast
-import ctypes
 import dataclasses
-import json
 import os
 import pathlib
 import re
 import shlex
-import signal
-import subprocess
 import sys
-import tempfile
 
-from .options import Options
+from .options import Options, checked, name_of
+from .run import PARTS, run
 
 _HELP = """
 Translates a PyTorch class of a notebook or file into C++ for LibTorch, with a test that compares both.
@@ -35,15 +30,6 @@ examples:
 Expressions see the names of the file, torch's functions, B and T. In --loss, y is what forward returns.
 """
 
-_PARTS = {  # of a result, as the summary names them
-    "recognised": "became attention()",
-    "composed": "stayed as written",
-    "never_ran": "never ran",
-    "unseeded": "no seed gives",
-    "notes": "note",
-    "left_out": "left out",
-}
-
 
 def main(argv=None):
     """Runs the command; returns its exit status: 0, 1 after one line on stderr, or 2 for a wrong command line."""
@@ -56,25 +42,12 @@ def main(argv=None):
             parser.error("--record needs --out, the folder for the cases")
     except SystemExit as end:
         return end.code or 0
-    out = pathlib.Path(arguments.out or options.name).absolute()
-    if out.exists() and not arguments.check and not (arguments.force and out.is_dir()):
-        return _fail(f"{out} exists; --force replaces a folder")
-    home = None if arguments.check else out.parent
-    if home is not None and not home.is_dir():
-        return _fail(f"the folder {home} does not exist")
-    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=home) as scratch:
-        made = pathlib.Path(scratch) / "made"
-        made.mkdir()
-        work = {"record": arguments.record} if arguments.record else {"options": dataclasses.asdict(options)}
-        error, result = _in_child(work, made, arguments.time_limit)
-        if error:
-            return _fail(error)
-        if not arguments.check:
-            try:
-                _move(made, out)
-            except OSError as problem:
-                return _fail(f"{out} could not be written: {problem}")
-        _summary(result, None if arguments.check else arguments.out)
+    out = pathlib.Path(arguments.out or options.name)
+    work = {"record": arguments.record} if arguments.record else {"options": dataclasses.asdict(options)}
+    error, result = run(work, out, force=arguments.force, check=arguments.check, limit=arguments.time_limit)
+    if error:
+        return _fail(error)
+    _summary(result, None if arguments.check else arguments.out)
     return 0
 
 
@@ -112,39 +85,19 @@ def _options(parser, arguments, argv):
         parser.error("--out is needed, or --check")
     if not arguments.inputs:
         parser.error('--inputs is needed, such as --inputs "x=randn(B, T, 64)"')
-    calls = [("--args", arguments.args), *(("--inputs", text) for text in arguments.inputs)]
     settings = dict(_pair(parser, "--set", text) for text in arguments.settings)
-    for what, text in [*((what, f"f({text}\n)") for what, text in calls), *settings.items(), ("--loss", arguments.loss or "0")]:
-        try:
-            ast.parse(text.strip(), mode="eval")
-        except SyntaxError as error:
-            parser.error(f"{what}: {error.msg}: {text.removeprefix('f(').removesuffix(chr(10) + ')')}")
     sizes = [dict(_pair(parser, "--size", part) for part in text.split(",")) for text in arguments.sizes]
     if not all(text.isdecimal() for size in sizes for text in size.values()):
         parser.error("--size takes numbers: --size B=2,T=6")
-    dtypes = [name for name in arguments.dtypes.split(",") if name]
-    if not set(dtypes) <= {"float64", "bfloat16", "autocast"}:
-        parser.error("--dtypes takes float64, bfloat16 and autocast")
-    if (arguments.loss or arguments.clip is not None) and not arguments.train:
-        parser.error("--loss and --clip belong to --train")
-    if arguments.train:
-        from .case import optimizer
-        from .kinds import Refusal
-
-        try:
-            optimizer(arguments.train)
-        except Refusal as error:
-            parser.error(f"--train: {error}")
     folder = os.path.basename(os.path.abspath(arguments.out)) if arguments.out else _snake(arguments.class_name)
-    name = re.sub(r"\W", "_", folder)
     options = Options(
         file=os.path.abspath(arguments.file),
         class_name=arguments.class_name,
-        name=name if name[0].isalpha() else f"port_{name}",
+        name=name_of(folder),
         args=arguments.args,
         inputs=arguments.inputs,
         settings=settings,
-        dtypes=dtypes,
+        dtypes=[name for name in arguments.dtypes.split(",") if name],
         composed=arguments.composed,
         train=arguments.train,
         loss=arguments.loss,
@@ -153,6 +106,8 @@ def _options(parser, arguments, argv):
     )
     if sizes:
         options.sizes = [{key: int(text) for key, text in size.items()} for size in sizes]
+    if problem := checked(options):
+        parser.error(problem)
     return options
 
 
@@ -172,73 +127,9 @@ def _fail(why):
     return 1
 
 
-def _in_child(work, folder, limit):
-    """Runs `_child` in a process of its own: (why it failed, None) or (None, its result)."""
-    limit = limit or (None if "record" in work else 300)
-    result = folder.parent / "result.json"
-    top = str(pathlib.Path(__file__).resolve().parents[__package__.count(".") + 1])
-    path = [top]  # instead of the current folder, whose files would be executed wholly when they are imported
-    if "record" in work:
-        path.insert(0, os.path.dirname(os.path.abspath(work["record"][0])))
-    code = f"import sys; sys.path[:1] = {path!r}; from {__package__}.cli import _child; _child({str(folder)!r}, {str(result)!r})"
-    output = None if "record" in work else subprocess.DEVNULL
-    process = subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=output, stderr=output, text=True, start_new_session=True
-    )
-    try:
-        process.communicate(json.dumps(work), timeout=limit)
-    except subprocess.TimeoutExpired:
-        return f"not finished after {limit:g} s; give smaller sizes or a longer --time-limit", None
-    finally:
-        if process.poll() is None:  # the limit, or an interrupt from the keyboard
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-    if process.returncode < 0:
-        return f"the process that ran the code was killed ({signal.Signals(-process.returncode).name})", None
-    if not result.exists():
-        return f"the process that ran the code ended with status {process.returncode} and no result", None
-    answer = json.loads(result.read_text(encoding="utf-8"))
-    return answer.get("error"), answer
-
-
-def _child(folder, result):
-    """Runs in the child: executes the user's code and leaves a result, or why there is none."""
-    work = json.loads(sys.stdin.read())
-    try:
-        if "record" in work:
-            from . import program
-
-            answer = program.record(work["record"], folder)
-        else:
-            from . import port
-
-            translation = port.build(Options(**work["options"]), folder)
-            answer = {part: [str(item) for item in getattr(translation, part)] for part in _PARTS if part != "left_out"}
-        answer["files"] = sorted(os.listdir(folder))
-    except BaseException as error:
-        from .load import described
-
-        answer = {"error": described(error)}
-    pathlib.Path(result).write_text(json.dumps(answer), encoding="utf-8")
-    sys.stdout.flush()
-    os._exit(0)  # threads of the user's code do not keep the process
-
-
-def _move(made, out):
-    """Puts a folder where it belongs, in one step also where there is one already."""
-    if not out.exists():
-        made.rename(out)
-        return
-    exchange = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    if exchange is None or exchange(-100, os.fsencode(made), -100, os.fsencode(out), 2) != 0:  # AT_FDCWD, RENAME_EXCHANGE
-        old = made.with_name("old")
-        out.rename(old)
-        made.rename(out)
-
-
 def _summary(result, out):
     print(f"wrote {out}: {', '.join(result['files'])}" if out else f"would write {', '.join(result['files'])}")
-    for key, title in _PARTS.items():
+    for key, title in PARTS.items():
         for item in result.get(key, ()):
             print(f"  {title}: {item}")
 

@@ -102,6 +102,7 @@ class Source:
     dropped: list
     module: types.ModuleType
     tree: ast.Module | None = None
+    definitions: tuple | None = None  # the tree, and its definitions in the order of ast.walk
 
 
 class Loaded:
@@ -205,7 +206,12 @@ class Loaded:
 
     def _nodes(self, path, kinds, wanted):
         source = self.sources.get(path)
-        return [n for n in ast.walk(source.tree) if isinstance(n, kinds) and wanted(n)] if source else []
+        if source is None:
+            return []
+        if source.definitions is None or source.definitions[0] is not source.tree:
+            found = [node for node in ast.walk(source.tree) if isinstance(node, (*_DEFINITIONS, ast.Lambda))]
+            source.definitions = source.tree, found
+        return [node for node in source.definitions[1] if isinstance(node, kinds) and wanted(node)]
 
     def execute(self, path, module):
         """Fills a module with what its file defines."""

@@ -1,6 +1,8 @@
 """What a user asked for."""
 
+import ast
 import dataclasses
+import re
 
 
 @dataclasses.dataclass
@@ -20,3 +22,33 @@ class Options:
     loss: str | None = None
     clip: float | None = None
     command: str = ""  # as typed, for the README
+
+
+def checked(options):
+    """What is wrong with the texts and the choices, or an empty text."""
+    texts = [("--args", f"f({options.args}\n)"), *(("--inputs", f"f({text}\n)") for text in options.inputs)]
+    texts += [(f"--set {name}", text) for name, text in options.settings.items()]
+    for what, text in [*texts, ("--loss", options.loss or "0")]:
+        try:
+            ast.parse(text.strip(), mode="eval")
+        except SyntaxError as error:
+            return f"{what}: {error.msg}: {text.removeprefix('f(').removesuffix(chr(10) + ')')}"
+    if not set(options.dtypes) <= {"float64", "bfloat16", "autocast"}:
+        return "--dtypes takes float64, bfloat16 and autocast"
+    if (options.loss or options.clip is not None) and not options.train:
+        return "--loss and --clip belong to --train"
+    if options.train:
+        from .case import optimizer
+        from .kinds import Refusal
+
+        try:
+            optimizer(options.train)
+        except Refusal as error:
+            return f"--train: {error}"
+    return ""
+
+
+def name_of(folder):
+    """The name of the files and CMake targets in a folder."""
+    name = re.sub(r"\W", "_", folder)
+    return name if name[:1].isalpha() else f"port_{name}"

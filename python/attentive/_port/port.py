@@ -65,10 +65,11 @@ class Driver:
         given, found = dict(sizes), []
         with contextlib.redirect_stdout(io.StringIO()):
             for name, node in [(None, a) for a in call.args] + [(k.arg, k.value) for k in call.keywords]:
-                if isinstance(node, ast.Starred):
-                    found += [(None, node, value) for value in self.loaded.evaluate(ast.unparse(node.value), given, "--inputs")]
+                starred = isinstance(node, ast.Starred)
+                value = self.loaded.evaluate(ast.unparse(node.value if starred else node), given, "--inputs")
+                if starred:
+                    found += [(None, ast.parse(f"({ast.unparse(node.value)})[{at}]", mode="eval").body, item) for at, item in enumerate(value)]
                     continue
-                value = self.loaded.evaluate(ast.unparse(node), given, "--inputs")
                 given |= {name: value} if name else {}
                 found.append((name, node, value))
         return found
@@ -130,7 +131,7 @@ class Driver:
                 if shape in shapes:
                     continue
                 shapes.append(shape)
-                title = ", ".join(f"{k}={v}" for k, v in sizes.items()) if len(shapes) > 1 or any(n in text for n in ("B", "T")) else "one size"
+                title = ", ".join(f"{k}={v}" for k, v in sizes.items()) if len(shapes) > 1 or re.search(r"\b[BT]\b", text) else "one size"
                 word = f"inputs {call + 1}, " if len(self.options.inputs) > 1 else ""
                 found += [Run(f"{word}{'train' if train else 'eval'}, {title}", call, train, distinct, sizes) for train in (False, True)]
                 if len(shapes) == 1:
@@ -228,13 +229,13 @@ def settle(unit, driver, recorder, runs):
 def unseeded(driver):
     """Names of the parameters that Python leaves uninitialised."""
     before = torch.are_deterministic_algorithms_enabled(), torch.utils.deterministic.fill_uninitialized_memory
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch._C._set_deterministic_algorithms(True, warn_only=True)  # the public function imports the compiler, in two seconds
     torch.utils.deterministic.fill_uninitialized_memory = True
     try:
         torch.manual_seed(case.SEED)
         module = driver.make()
     finally:
-        torch.use_deterministic_algorithms(before[0])
+        torch._C._set_deterministic_algorithms(before[0])
         torch.utils.deterministic.fill_uninitialized_memory = before[1]
     return [name for name, value in module.named_parameters() if value.is_floating_point() and bool(value.isnan().any())]
 

@@ -7,14 +7,17 @@ import string
 from .case import RUN_SEED, SEED, STEPS, optimizer
 
 
+def _text(name):
+    return (pathlib.Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
+
+
 class _Template(string.Template):
     delimiter = "@"
 
     @classmethod
     def filled(cls, name, *values, **more):
         """A file of templates/ with its @names replaced."""
-        text = (pathlib.Path(__file__).parent / "templates" / f"{name}.in").read_text(encoding="utf-8")
-        return cls(text).substitute(*values, **more)
+        return cls(_text(f"{name}.in")).substitute(*values, **more)
 
 
 @dataclasses.dataclass
@@ -34,7 +37,6 @@ def write(folder, name, translation, runs, about):
     names = {
         "name": name,
         "space": translation.space,
-        "holder": f"{translation.space}::{translation.holder.removeprefix(translation.space + '::')}",
         "file": about.file,
         "class_name": about.class_name,
         "seed": SEED,
@@ -48,10 +50,12 @@ def write(folder, name, translation, runs, about):
         files["driver.h"] = driver
     names["include"] = "driver.h" if driver else f"{name}.h"
     files["CMakeLists.txt"] = _cmake(names, translation, about)
+    files["checks.h"] = _text("checks.h")
     files["test.cpp"] = _Template.filled(
         "test.cpp",
         names,
-        runs="\n".join(_run(translation.space, run) for run in runs),
+        calls=", ".join(f"{translation.space}::call_{call}" for call in range(translation.calls)),
+        runs="\n".join(_run(run) for run in runs),
         unseeded=_words(translation.unseeded),
         not_persistent=_words(about.not_persistent),
         hidden_rows="true" if translation.hidden_rows else "false",
@@ -68,10 +72,10 @@ def _words(names):
     return "{" + ", ".join(f'"{name}"' for name in names) + "}"
 
 
-def _run(space, run):
+def _run(run):
     dtype = {"float32": "kFloat", "float64": "kDouble", "bfloat16": "kBFloat16"}[run.dtype]
     flags = f"{'true' if run.train else 'false'}, torch::{dtype}, {'true' if run.autocast else 'false'}"
-    return f'    {{"{run.name}", {space}::call_{run.call}, {flags}}},'
+    return f'          {{"{run.name}", {run.call}, {flags}}},'
 
 
 def _cmake(names, translation, about):

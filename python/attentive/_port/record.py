@@ -150,7 +150,7 @@ class _Wrap(ast.NodeTransformer):
     @staticmethod
     def _hook(method, *arguments, at):
         call = ast.Call(ast.Attribute(ast.Name(HOOK, ast.Load()), method, ast.Load()), list(arguments), [])
-        return ast.fix_missing_locations(ast.copy_location(call, at))
+        return ast.copy_location(call, at)
 
     def _wrapped(self, node, uid):
         return self._hook("see", ast.Constant(uid), node, at=node)
@@ -232,7 +232,7 @@ class _Wrap(ast.NodeTransformer):
         leave = ast.Expr(self._hook("leave", at=node))
         guarded = ast.Try(body or [ast.Pass()], [], [], [leave])
         node.body = [*document, ast.copy_location(enter, node), ast.copy_location(guarded, node)]
-        return ast.fix_missing_locations(node)
+        return node
 
     def visit_ClassDef(self, node):
         node.body = [self.visit(item) if isinstance(item, ast.FunctionDef) else item for item in node.body]

@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""Writes the C++ of the classes of python/tests/port with attentive-port, and sources of one program that runs all their tests.
+
+    generate.py FOLDER [--all] [CASE ...] [-- COMMAND ...]
+
+--all: goes on without the classes that are refused. COMMAND, which builds the program, is run in the end.
+
+FOLDER gets cases/NAME/ as the command writes it, group_N.cpp, which include the tests of several classes, and main.cpp. A test of
+a class that a broken emitter wrote (BROKEN) must fail. A file that would not change is left as it is.
+"""
+
+import contextlib
+import filecmp
+import io
+import multiprocessing
+import os
+import pathlib
+import shutil
+import sys
+
+import torch
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+PACKAGE = ROOT / "python/attentive"
+GROUPS = 6
+TRAINED = {"SmallGPT": "AdamW(lr=1e-3)", "EncoderLayer_pre": "SGD(lr=0.1, momentum=0.9)"}  # cases with train.cpp
+DTYPES = {"SelfAttention": ["float64", "bfloat16", "autocast"]}
+
+# (case, file of the emitter, text, its replacement): what the test of the class has to notice.
+BROKEN = []
+
+
+def options_of(case, name):
+    from _port.options import Options
+
+    train, loss = TRAINED.get(name), "y[1]" if name == "SmallGPT" else None
+    return Options(str(case.path), case.cls, name, case.args, list(case.inputs), train=train, loss=loss, dtypes=DTYPES.get(name, []),
+                   command="attentive-port")
+
+
+def write(job):
+    """Translates one class in a process of its own: what went wrong, or None."""
+    case, folder, change = job
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    package = PACKAGE
+    if change:
+        package = folder / "package"
+        shutil.copytree(PACKAGE / "_port", package / "_port", ignore=shutil.ignore_patterns("__pycache__"))
+        file, text, replacement = change
+        before = (package / "_port" / file).read_text()
+        if before.count(text) != 1:
+            return f"{folder.name}: {file} has {text!r} {before.count(text)} times"
+        (package / "_port" / file).write_text(before.replace(text, replacement))
+    sys.path.insert(0, str(package))
+    torch.set_num_threads(1)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            from _port import port
+
+            port.build(options_of(case, folder.name), folder)
+    except BaseException as error:
+        from _port.load import described
+
+        return f"{folder.name}: {described(error)}"
+    shutil.rmtree(folder / "package", ignore_errors=True)
+    return None
+
+
+def settled(made, kept):
+    """Moves a folder's new files into place, and leaves those that are equal, for the build's sake."""
+    kept.mkdir(parents=True, exist_ok=True)
+    for old in kept.iterdir():
+        if old.is_file() and not (made / old.name).exists():
+            old.unlink()
+    for new in made.iterdir():
+        if not ((kept / new.name).is_file() and filecmp.cmp(new, kept / new.name, shallow=False)):
+            os.replace(new, kept / new.name)
+    shutil.rmtree(made)
+
+
+def sources(folder, tests):
+    """Writes the groups and the main program; `tests` are (identifier, source, case file, whether it must fail)."""
+    made = folder / "made"
+    made.mkdir(exist_ok=True)
+    for group in range(GROUPS):
+        text = "#include <torch/torch.h>\n"
+        for name, source, *_ in tests[group::GROUPS]:
+            text += f'\n#define main {name}\n#include "{source}"\n#undef main\n'
+        (made / f"group_{group}.cpp").write_text(text)
+    declarations = "".join(f"int {name}(int, char**);\n" for name, *_ in tests)
+    rows = "".join(f'    {{"{name}", {name}, "{case}", {str(fails).lower()}}},\n' for name, _, case, fails in tests)
+    (made / "main.cpp").write_text(MAIN.replace("@declarations", declarations).replace("@rows", rows))
+    settled(made, folder / "sources")
+
+
+MAIN = """\
+// Runs the tests of all classes, or of those that are named.
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+@declarations
+struct Test {
+  const char* name;
+  int (*run)(int, char**);
+  const char* file;
+  bool fails;
+};
+const Test kTests[] = {
+@rows};
+
+int main(int argc, char** argv) {
+  int failed = 0, run = 0;
+  for (const auto& test : kTests) {
+    bool wanted = argc == 1;
+    for (int i = 1; i < argc; ++i) wanted = wanted || std::strcmp(argv[i], test.name) == 0;
+    if (!wanted) continue;
+    std::printf("\\n%s%s\\n", test.name, test.fails ? ", which a broken emitter wrote: must fail" : "");
+    std::string file = test.file, program = test.name;
+    char* arguments[] = {program.data(), file.data(), nullptr};
+    const bool good = (test.run(2, arguments) != 0) == test.fails;
+    if (!good) std::printf("%s %s\\n", test.name, test.fails ? "did not notice the broken emitter" : "is not equal");
+    failed += good ? 0 : 1;
+    ++run;
+  }
+  std::printf("\\n%d of %d tests failed\\n", failed, run);
+  return failed == 0 && run > 0 ? 0 : 1;
+}
+"""
+
+
+def main():
+    arguments = sys.argv[1:]
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    arguments, command = arguments[:end], arguments[end + 1 :]
+    folder, wanted = pathlib.Path(arguments[0]).resolve(), [name for name in arguments[1:] if name != "--all"]
+    sys.path.insert(0, str(ROOT / "python/tests/port"))
+    import cases
+
+    chosen = [case for case in cases.cases() if not wanted or case.id in wanted]
+    by_name = {case.id: case for case in chosen}
+    jobs = [(case, folder / "new" / case.id, None) for case in chosen]
+    jobs += [(by_name[name], folder / "new" / f"broken_{at}_{name}", change) for at, (name, *change) in enumerate(BROKEN) if name in by_name]
+    shutil.rmtree(folder / "new", ignore_errors=True)
+    with multiprocessing.get_context("fork").Pool(2, maxtasksperchild=1) as pool:
+        answers = pool.map(write, jobs, chunksize=1)
+    print(*filter(None, answers), sep="\n")
+    if any(answers) and "--all" not in arguments:
+        sys.exit(1)
+    jobs = [job for job, problem in zip(jobs, answers) if problem is None]
+    shared = folder / "checks.h"
+    shutil.copy2(PACKAGE / "_port/templates/checks.h", shared)
+    tests = []
+    for case, made, change in jobs:
+        (made / "checks.h").unlink()
+        (made / "checks.h").symlink_to(shared)  # one file for #pragma once
+        kept = folder / "cases" / made.name
+        settled(made, kept)
+        tests += [(f"{made.name}_{what}", kept / f"{what}.cpp", kept / "case.safetensors", bool(change))
+                  for what in ("test", "train") if (kept / f"{what}.cpp").exists()]
+    sources(folder, tests)
+    print(f"{len(tests)} tests of {len(jobs)} folders", flush=True)
+    if command:
+        os.execvp(command[0], command)
+
+
+if __name__ == "__main__":
+    main()
