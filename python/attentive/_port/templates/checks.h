@@ -1,4 +1,5 @@
-// Compares a module with the numbers that Python computed: names, first weights, state dict, outputs and gradients.
+// Compares a module with the numbers that Python computed: names, first weights, state dict, outputs,
+// gradients.
 #pragma once
 
 #include <cmath>
@@ -60,8 +61,8 @@ struct Case {
   bool hidden_rows;                         // a mask may hide every key of a row: NaN in Python, zero here
 };
 
-// Allowed differences, relative to the largest number of a tensor, or of all gradients. The two sides add up products in
-// different orders, which costs some units of the last place.
+// Allowed differences, relative to the largest number of a tensor, or of all gradients. The two sides add up
+// products in different orders, which costs some units of the last place.
 constexpr double kOutput = 1e-5;
 constexpr double kGradient = 2e-5;
 constexpr double kFloat64 = 1e-10;
@@ -242,7 +243,8 @@ inline void check_run(const Case& about, const File& file, const Run& run) {
   module->train(run.train);
   for (const auto& all : {module->named_parameters(), module->named_buffers()}) {
     for (const auto& item : all) {  // Module::to would convert integers too
-      if (run.dtype != torch::kFloat && item.value().is_floating_point()) item.value().set_data(item.value().to(run.dtype));
+      if (run.dtype != torch::kFloat && item.value().is_floating_point())
+        item.value().set_data(item.value().to(run.dtype));
     }
   }
   Tensors inputs;
