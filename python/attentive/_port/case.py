@@ -53,7 +53,8 @@ def write(path, make, calls, runs, unseeded=(), training=None):
     contents = {}
     first = _first_state(make, unseeded)
     module = _made(make, first)
-    parameters, buffers = dict(module.named_parameters()), dict(module.named_buffers())
+    hidden = not_persistent(module)
+    parameters, buffers = dict(module.named_parameters()), {n: b for n, b in module.named_buffers() if n not in hidden}
     for kind, tensors in (("parameter", parameters), ("buffer", buffers)):
         for name in tensors:
             _put(contents, f"{kind}.{name}", first[name])
@@ -178,6 +179,8 @@ def _once(run, make, call, first, input_gradients):
         if leaf.grad is not None:
             _put(contents, f"{run.name}/grad.{name}", leaf.grad)
     for name, buffer in module.named_buffers():
+        if name not in module.state_dict():
+            continue
         before = first.get(name)
         if before is None or before.shape != buffer.shape or not torch.equal(before.to(buffer.dtype), buffer):
             _put(contents, f"{run.name}/buffer.{name}", buffer)

@@ -288,8 +288,11 @@ class Expressions:
             self.unit.need_method(cls, name)
             return f"{names.member(name, self.unit.class_names)}()"
         kind = self.kind(node)
-        if kind == kinds.NONE and name not in self.cls.members:
+        if kind == kinds.NONE and self.cls.members.get(name) in (None, kinds.NONE) and self.unit.attribute_kind(self.cls, name) in (None, kinds.NONE):
             return "{}"
+        base = next(b for b in cls.__mro__ if not is_own(b))
+        if base is not nn.Module and name in self.cls.base_modules() and name not in self.cls.members and not isinstance(kind, Module):
+            return self.at(node, modules.attribute, base, "this", name)
         if value is not None and not callable(value) and name not in self.cls.members and not self.unit.assigned(cls, name):
             return self.literal(value, node)
         self.cls.use(name, kind)
@@ -947,6 +950,8 @@ class Expressions:
 
     def call_torch(self, target, name, node):
         where = where_of(target)
+        if name in ("is_scripting", "is_tracing", "is_available", "is_autocast_enabled", "is_compiling", "is_initialized") and self.always(node) is not None:
+            return "true" if self.always(node) else "false"
         if name == "apply" and "autograd" in (getattr(target, "__module__", None) or ""):
             raise Refusal(f"`{ast.unparse(node.func)}` is a custom autograd.Function; write its forward with operations of torch", node)
         if name in ("checkpoint", "compile", "no_grad", "script", "custom_fwd") or where == "refused":
@@ -1118,10 +1123,27 @@ class Expressions:
             elif isinstance(value, ast.ListComp | ast.GeneratorExp):
                 generator = value.generators[0]
                 self.loop(generator.iter, generator.target, lambda v=value: self.out(f"{name}->push_back({self.module_text(v.elt)});"), value)
+            elif isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
+                for part in (value.left, value.right):
+                    self.fill(cls, name, self.starred_call(node, part)) if cls is nn.Sequential else self.fill(nn.Sequential, name, self.starred_call(node, part))
+            elif isinstance(value, ast.IfExp) and self.condition(value.test) not in ("true", "false"):
+                for part, head in ((value.body, f"if ({self.condition(value.test)}) {{"), (value.orelse, "} else {")):
+                    self.out(head)
+                    self.depth += 1
+                    if self.kind(part) is None:
+                        self.never(part.lineno)
+                    else:
+                        self.fill(nn.Sequential, name, self.starred_call(node, part))
+                    self.depth -= 1
+                self.out("}")
             elif isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult) and isinstance(value.left, ast.List):
                 raise Refusal("one module several times in a list", item)
             else:
                 self.fill_from(name, value, cls is nn.Sequential)
+
+    @staticmethod
+    def starred_call(node, part):
+        return ast.copy_location(ast.Call(node.func, [ast.copy_location(ast.Starred(part, ast.Load()), part)], []), node)
 
     def fill_from(self, name, value, sequential):
         """Pushes the modules of a list that was built before."""
@@ -1160,9 +1182,12 @@ class Expressions:
     def config(self, cls, node):
         """A constructor call of a class that only holds values."""
         kind = self.kind(node)
-        if not isinstance(kind, Config):
-            raise Refusal(f"{cls.__name__}(...) has no translation", node)
+        plain = cls in (dict, types.SimpleNamespace) or hasattr(cls, "__dataclass_fields__") or hasattr(cls, "_fields")
+        if not isinstance(kind, Config) or not plain and self.cls is not None:
+            raise Refusal(f"{cls.__name__}(...) is no module; make it a dataclass, or a function that returns tensors", node)
         self.unit.struct(kind)
+        if not plain:
+            return f"{kind.name}{{}}"  # of the command line: its values are the defaults
         given = {keyword.arg: keyword.value for keyword in node.keywords}
         order = list(kind.fields())
         given.update(zip(order, node.args, strict=False))

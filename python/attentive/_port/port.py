@@ -164,7 +164,7 @@ def build(options, folder):
         training = case.Training(driver.loss, [t for t in runs[0].inputs], options.train, options.clip)
     if folder is not None:
         case.write(f"{folder}/case.safetensors", driver.make, driver.calls, runs, translation.unseeded, training)
-        about = project.About(loaded.name(loaded.main), options.class_name, options.command, skipped(loaded), case.not_persistent(root), training)
+        about = project.About(loaded.name(loaded.main), options.class_name, options.command, skipped(loaded), [], training)
         translation.files = project.write(folder, options.name, translation, runs, about)
     return translation
 
@@ -219,7 +219,10 @@ def settle(unit, driver, recorder, runs):
             seen = recorder.captured.get(uid, [])
             attend.settle(plan, seen)
             worst = max((attend.verify(plan, values) for values in seen), default=math.inf)
-            if not worst < TOLERANCE:
+            if plan.hidden_rows_seen and "mean of v" in plan.hides_rows_note:
+                found.remove(plan)
+                declined.append(attend.Declined(plan.line, "a row hides every key, where Python gives the mean of v and attention() 0"))
+            elif not worst < TOLERANCE:
                 found.remove(plan)
                 declined.append(attend.Declined(plan.line, "attention()'s definition gave other numbers than these lines" if seen else "it never ran in eval mode"))
     recorder.watch(())

@@ -341,6 +341,9 @@ class Statements:
         self.out(f"return {self.code(value)};")
 
     def returned_item(self, node, kind):
+        if isinstance(kind, Tuple) and not kinds.is_numbers(kind) and not isinstance(node, ast.Tuple) and self.is_vector(node):
+            name = self.local_copy(node)
+            return f"{cpp_type(kind, node)}{{{', '.join(f'{name}[{n}]' for n in range(len(kind.items)))}}}"
         code = self.code(node)
         if code == "{}":
             return f"{cpp_type(kind, node)}()"
