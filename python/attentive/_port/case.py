@@ -155,12 +155,12 @@ def _once(run, make, call, first, input_gradients):
     dtype, contents = getattr(torch, run.dtype), {}
     module = _made(make, first).train(run.train)
     for tensor in (*module.parameters(), *module.buffers()):
-        if tensor.is_floating_point():
+        if tensor.is_floating_point() and dtype != torch.float32:
             tensor.data = tensor.data.to(dtype)
     inputs = []
     for at, tensor in enumerate(run.inputs):
         leaf = tensor.detach().clone(memory_format=torch.contiguous_format)
-        leaf = leaf.to(dtype) if leaf.is_floating_point() else leaf
+        leaf = leaf.to(dtype) if leaf.is_floating_point() and dtype != torch.float32 else leaf
         _put(contents, f"{run.name}/input.{at}", leaf.clone())
         inputs.append(leaf.requires_grad_(input_gradients and leaf.is_floating_point()))
     autocast = torch.autocast("cpu", torch.bfloat16) if run.autocast else contextlib.nullcontext()

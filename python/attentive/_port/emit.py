@@ -47,7 +47,7 @@ class Signature:
         for at, parameter in enumerate(live):
             kind = parameter.kind
             type_text = parameter.template or ("torch::nn::Module&" if kind == Module(nn.Module) else cpp_type(kind))
-            by_value = type_text in ("int64_t", "double", "bool", "torch::nn::Module&", "torch::Dtype", "torch::Device") or parameter.changed or isinstance(kind, Module)
+            by_value = type_text.endswith("&") or type_text in ("int64_t", "double", "bool", "torch::nn::Module&", "torch::Dtype", "torch::Device") or parameter.changed or isinstance(kind, Module)
             name = identifier(parameter.name)
             used = re.search(rf"(?<![\w.>]){name}\b", body) is not None
             text = f"{type_text if by_value else f'const {type_text}&'}{' ' + name if used else f' /*{name}*/'}"
@@ -68,7 +68,7 @@ class Translator(Expressions, Statements):
         self.locals, self.inline, self.renamed, self.narrowed = {}, {}, {}, {}
         self.statics, self.substituted, self.substituted_kind = {}, {}, {}
         self.lines, self.depth, self.ordered, self.hoisted = [], 0, set(), {}
-        self.declarations = {}
+        self.declarations, self.dicts, self.displays, self.pointers, self.promoted = {}, {}, {}, set(), set()
         self.blind, self.base_call = False, ""
         self.in_template = cls is not None and cls.template_parameters() != []
         self.taken = set()
@@ -85,7 +85,7 @@ class Translator(Expressions, Statements):
             self.local_names |= nested.local_names
             self.statics.update(nested.statics)
             self.inline.update(nested.inline)
-        self._signature = None
+        self._signature, self._joined = None, None
 
     def out(self, text, declares=None):
         if declares:
@@ -93,7 +93,7 @@ class Translator(Expressions, Statements):
         self.lines.append((self.depth, text))
 
     def fresh(self, base):
-        used = self.local_names | set(self.locals) | self.taken
+        used = self.local_names | set(self.locals) | self.taken | self.unit.attributes
         name = next(n for n in itertools.chain([base], (f"{base}_{k}" for k in itertools.count(2))) if n not in used and n not in names._WORDS)
         self.taken.add(name)
         return name
@@ -105,7 +105,10 @@ class Translator(Expressions, Statements):
 
     def signature(self):
         if self._signature is None:
-            self._signature = self.unit.signature(self.function, self.path, self.cls, self.owners)
+            if self.cls is not None and any(getattr(d, "id", "") == "classmethod" for d in self.function.decorator_list):
+                self.statics[self.function.args.args[0].arg] = self.cls.cls
+                self.local_names.discard(self.function.args.args[0].arg)
+            self._signature = self.unit.signature(self.function, self.path, None if self.nested else self.cls, self.owners)
             for parameter in self._signature.parameters:
                 if parameter.state == "none":
                     self.inline[parameter.name] = ("{}", kinds.NONE, None)
@@ -117,7 +120,11 @@ class Translator(Expressions, Statements):
         return self._signature
 
     def translate(self):
+        if any(isinstance(n, ast.Yield | ast.YieldFrom | ast.Await) for n in ast.walk(self.function)):
+            raise Refusal(f"{self.function.name} is a generator; return a list", self.function, self.path)
         self.signature()
+        for decorator in self.function.decorator_list:
+            self.decorated(decorator)
         body = self.body_nodes
         if not self.constructor and self.unit.recognise:
             plans, declined = self.unit.attention(self, body)
@@ -128,7 +135,15 @@ class Translator(Expressions, Statements):
             self.plan_hoists(body)
         self.statements(body)
         self.drop_unused()
+        self.join_lines()
         return self
+
+    def decorated(self, node):
+        text = ast.unparse(node)
+        if text in ("torch.no_grad()", "torch.no_grad", "torch.inference_mode()"):
+            self.out("torch::NoGradGuard no_grad;")
+        elif text.split("(")[0].rpartition(".")[2] not in _DECORATORS:
+            raise Refusal(f"the decorator @{text[:50]} of {self.function.name} has no translation", node, self.path)
 
     def keep_hoists(self, body):
         """Declarations that were planned before a statement that is gone move to the next one."""
@@ -149,6 +164,19 @@ class Translator(Expressions, Statements):
                 del self.lines[at]
             else:
                 self.lines[at] = (depth, f"[[maybe_unused]] {text}")
+
+    def join_lines(self):
+        """Sizes of one tensor, and parts of one list, are declared in one statement."""
+        out = []
+        for depth, text in self.lines:
+            match = re.fullmatch(r"(const auto|auto) (\w+ = ([\w.>-]+?)(?:\.size\(-?\d+\)|\[\d+\]));", text)
+            before = re.fullmatch(r"(const auto|auto) (.*);", out[-1][1]) if out and match else None
+            if before and out[-1][0] == depth and before[1] == match[1] and self._joined == (match[1], match[3]) and len(out[-1][1]) + len(match[2]) < 100:
+                out[-1] = (depth, f"{match[1]} {before[2]}, {match[2]};")
+            else:
+                out.append((depth, text))
+            self._joined = (match[1], match[3]) if match else None
+        self.lines = out
 
     def body_text(self):
         return "\n".join(text for _, text in self.lines)
@@ -233,11 +261,19 @@ class Translator(Expressions, Statements):
         cls = self.unit.class_of(function, constructor)
         signature = self.unit.signature(tree, path, cls, cls.owners() if cls else None)
         positional = [p for p in signature.parameters if p.state != "rest"]
-        given = {}
-        for argument, parameter in zip(self.starless(node.args), positional, strict=False):
+        given, arguments = {}, self.starless(node.args)
+        if tree.args.vararg is not None and any(p.name == tree.args.vararg.arg for p in positional):
+            before = len(tree.args.posonlyargs) + len(tree.args.args) - (0 if cls is None else 1)
+            packed = ast.copy_location(ast.List(arguments[before:], ast.Load()), node)
+            packed.uid = -next(self.unit.counter)
+            kind = next(p.kind for p in positional if p.name == tree.args.vararg.arg)
+            self.substitute(packed, cpp_type(kind) + "{" + ", ".join(self.code(a) for a in arguments[before:]) + "}", kind)
+            arguments = [*arguments[:before], packed]
+        for argument, parameter in zip(arguments, positional, strict=False):
             given[parameter.name] = argument
         rest = []
-        for keyword in node.keywords:
+        spread = [ast.keyword(name, value) for name, value in self.spread_keywords(node)]
+        for keyword in spread:
             if keyword.arg is None:
                 if self.is_rest(keyword.value):
                     rest = ["rest..."]
@@ -312,8 +348,9 @@ class Translator(Expressions, Statements):
         if isinstance(kind, Tuple) and not kinds.is_numbers(kind) and self.is_vector(node):
             name = self.local_copy(node)
             return f"{cpp_type(kind, node)}{{{', '.join(f'{name}[{n}]' for n in range(len(kind.items)))}}}"
-        if code.endswith(">()") and isinstance(kind, Module) and "as<" in code and is_own(kind.cls):
-            return f"std::dynamic_pointer_cast<{names.implementation(kind)}>({code}->shared_from_this())"
+        if isinstance(kind, Module) and (code.endswith(">()") and "as<" in code or code in self.pointers):
+            held = given if isinstance(given, Module) else kind
+            return f"{names.holder(held)}(std::dynamic_pointer_cast<{names.implementation(held)}>({code}->shared_from_this()))"
         return code
 
     def call_function(self, target, definition, node):
@@ -454,6 +491,13 @@ class ClassTranslation:
 
     def method(self, name):
         tree = self.methods[name]
+        derived = self.unit.overriding(self.cls, name) if name != "forward" else []
+        if derived and not self.unit.recorder.called(tree):
+            owner = next(b for b in derived[0].__mro__ if name in vars(b))
+            path, inner = self.unit.loaded.definition(vars(owner)[name])
+            signature = self.unit.signature(inner, path, self.unit.translation(owner), None)
+            return [f"  virtual {signature.result} {names.member(name, self.unit.class_names)}({signature.text('')}) {{",
+                    f'    TORCH_CHECK(false, "{self.cls.__name__}.{name} is for derived classes");', "  }"]
         translator = self.unit.translator(tree, self.path, self, self.owners())
         translator.translate()
         signature = translator.signature()
@@ -461,9 +505,11 @@ class ClassTranslation:
         if name == "__call__":
             cpp = "operator()"
         static = "static " if any(getattr(d, "id", "") in ("staticmethod", "classmethod") for d in tree.decorator_list) else ""
+        overrides = name != "forward" and any(is_own(b) and name in self.unit.needed(b) for b in self.cls.__mro__[1:])
+        static = "virtual " if derived and not static else static
         rest = ["  template <class... Rest>"] if any(p.state == "rest" for p in signature.parameters) else []
         defaults = [f"{{{n}, torch::nn::AnyValue({any_default(p)})}}" for n, p in enumerate(signature.live()) if p.text and not rest]
-        head = f"  {static}{signature.result} {cpp}({signature.text(translator.body_text())}) {{"
+        head = f"  {static}{signature.result} {cpp}({signature.text(translator.body_text())}){' override' if overrides and not static else ''} {{"
         out = [*documentation(ast.get_docstring(tree), "  "), *rest, head, *indented(translator.lines, 2), "  }"]
         if name == "forward" and defaults and self.unit.in_any_module(self.cls):
             out += ["", " protected:", f"  FORWARD_HAS_DEFAULT_ARGS({', '.join(defaults)})", "", " public:"]
@@ -508,7 +554,7 @@ class ClassTranslation:
         return [*out, "    return copy;", "  }", ""]
 
     def member_lines(self, template):
-        lines = []
+        lines, last = [], None
         for name, kind in self.members.items():
             text = self.unit.member_name(name)
             if kind in (None, kinds.NONE) or isinstance(kind, Class | Function):
@@ -516,9 +562,22 @@ class ClassTranslation:
             if name in template:
                 lines.append(f"  {template[name]} {text}{{nullptr}};")
             elif isinstance(kind, Module):
-                lines.append(f"  {names.holder(kind)} {text}{{nullptr}};")
+                head, declared = f"  {names.holder(kind)} ", f"{text}{{nullptr}}"
+                if last == head and len(lines[-1]) + len(declared) < 100:
+                    lines[-1] = f"{lines[-1][:-1]}, {declared};"
+                else:
+                    lines.append(f"{head}{declared};")
+                last = head
+                continue
             else:
-                lines.append(f"  {cpp_type(kind, self.tree)} {text}{ {kinds.INT: ' = 0', kinds.FLOAT: ' = 0', kinds.BOOL: ' = false', kinds.DTYPE: ' = torch::kFloat', kinds.DEVICE: ' = torch::kCPU'}.get(kind, '')};")
+                head, declared = f"  {cpp_type(kind, self.tree)} ", f"{text}{ {kinds.INT: ' = 0', kinds.FLOAT: ' = 0', kinds.BOOL: ' = false', kinds.DTYPE: ' = torch::kFloat', kinds.DEVICE: ' = torch::kCPU'}.get(kind, '')}"
+                if last == head and len(lines[-1]) + len(declared) < 100:
+                    lines[-1] = f"{lines[-1][:-1]}, {declared};"
+                else:
+                    lines.append(f"{head}{declared};")
+                last = head
+                continue
+            last = None
         return lines
 
 
@@ -545,13 +604,16 @@ class Unit:
     def __init__(self, loaded, recorder, root, recognise=True):
         self.loaded, self.recorder, self.root, self.recognise = loaded, recorder, root, recognise
         self.counter = itertools.count(10**9)
-        self.found, self.settled, self.space = {}, False, ""
+        self.found, self.paths, self.settled, self.space = {}, {}, False, ""
         self.instances = {}
         for module in [*root.modules(), *(m for top in list(recorder._alive.values()) for m in top.modules())]:
             self.instances.setdefault(type(module), {})[id(module)] = module
         self.class_names, self.variants, self.classes = set(), {}, {}
-        self.needs = {}
-        self.copies = False
+        self.needs, self.compat_norm = {}, False
+        self.attributes = {
+            name for cls, found in self.instances.items() if is_own(cls) for m in found.values()
+            for names_ in (vars(m), m._parameters, m._buffers, m._modules, vars(cls)) for name in names_}
+        self.copies, self._held = False, None
         self._may_draw = {}
         for module in root.modules():
             if is_own(type(module)):
@@ -711,9 +773,21 @@ class Unit:
     def becomes_sequential(self, translator, node):
         return False
 
+    def overriding(self, cls, name):
+        """The derived classes that have a method of that name of their own."""
+        return [other for other in self.instances if is_own(other) and other is not cls and issubclass(other, cls) for base in other.__mro__
+                if name in vars(base) and base is not cls and issubclass(base, cls)]
+
     def in_any_module(self, cls):
         """Whether a class is called through AnyModule or Sequential, which knows no default arguments."""
-        return True
+        if self._held is None:
+            holders = [m for found in self.instances.values() for m in found.values() if isinstance(m, nn.Sequential)]
+            self._held = {type(child) for holder in holders for child in holder}
+            for found in self.instances.values():
+                for name in {name for m in found.values() for name in m._modules}:
+                    kinds_ = {type(m._modules[name]) for m in found.values() if m._modules.get(name) is not None}
+                    self._held |= kinds_ if len(kinds_) > 1 else set()
+        return cls in self._held
 
     def member_name(self, name):
         return names.member(name, self.class_names)
@@ -737,18 +811,25 @@ class Unit:
         inherit = self.inherited_arguments(tree, cls)
         if inherit is not None:
             return inherit
-        stored = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)} | {
+        stored = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        mutated = {
             n.value.id for n in ast.walk(tree) if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store) and isinstance(n.value, ast.Name)} | {
-            n.func.value.id for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in ("append", "extend") and isinstance(n.func.value, ast.Name)}
+            n.func.value.id for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in ("append", "extend", "insert", "pop", "reverse") and isinstance(n.func.value, ast.Name)}
         parameters = []
-        for argument in [*ordered, *arguments.kwonlyargs]:
-            if argument.arg == first:
-                continue
-            parameters.append(self.parameter(argument, tree, path, owners, defaults, argument.arg in stored))
+        for argument in ordered:
+            if argument.arg != first:
+                parameters.append(self.parameter(argument, tree, path, owners, defaults, argument.arg in stored))
+                if isinstance(parameters[-1].kind, List) and argument.arg in mutated:
+                    parameters[-1].template = f"{cpp_type(parameters[-1].kind)}&"
         if arguments.vararg is not None:
             kind = recorder.argument(tree, arguments.vararg.arg, owners)
-            if not (isinstance(kind, Tuple) and not kind.items) and kind is not None:
+            if isinstance(kind, List) or (kinds.is_tensors(kind) or kinds.is_numbers(kind)):
+                kind = kind if isinstance(kind, List) else List(merge(list(kind.items)))
+                parameters.append(Parameter(arguments.vararg.arg, List(kind.item)))
+            elif not (isinstance(kind, Tuple) and not kind.items) and kind is not None:
                 raise Refusal(f"{tree.name} takes *{arguments.vararg.arg}; name its arguments", tree, self.loaded.name(path))
+        for argument in arguments.kwonlyargs:
+            parameters.append(self.parameter(argument, tree, path, owners, defaults, argument.arg in stored))
         if arguments.kwarg is not None:
             seen = [k for k in recorder._arguments[tree.uid].get(arguments.kwarg.arg, {})]
             if any(isinstance(key[1], Config) and key[1].fields() for key in seen) and any(
@@ -782,6 +863,7 @@ class Unit:
         if kind is None:
             raise Refusal(f"{tree.name} was never called", tree, self.loaded.name(path))
         if kind == kinds.NONE:
+            self.notes.append(f"{self.loaded.place(path, argument.lineno)}: {name} of {tree.name} was always None and is left out")
             return Parameter(name, kind, default, "none")
         if isinstance(kind, Class | Function):
             return Parameter(name, kind, default, "static", kind.cls if isinstance(kind, Class) else kind.function)
@@ -817,6 +899,11 @@ class Unit:
         if tree.args.vararg or tree.args.kwarg or tree.args.kwonlyargs or tree.decorator_list:
             return False
         small = len(list(ast.walk(ast.Module(body, [])))) < 34
+        arguments = {a.arg for a in tree.args.args}
+        for part in ast.walk(ast.Module(body, [])):
+            if isinstance(part, ast.Subscript | ast.Attribute) or (isinstance(part, ast.Call) and not (
+                isinstance(part.func, ast.Name) and (part.func.id in arguments or part.func.id in ("isinstance", "callable", "isfunction", "exists")))):
+                return False
         if len(body) == 1 and isinstance(body[0], ast.Return) and body[0].value is not None:
             return small and not any(isinstance(n, ast.Lambda | ast.ListComp) for n in ast.walk(body[0]))
         one = isinstance(body[0], ast.If) and len(body[0].body) == 1 and isinstance(body[0].body[0], ast.Return)
@@ -833,13 +920,14 @@ class Unit:
             self.functions[tree.uid] = name
             self.emit_function(tree, path, name)
         name = self.functions[tree.uid]
-        return f"{self.space}::{name}" if names.is_torch_name(name) or hasattr(torch.Tensor, name) else name
+        found = names.is_torch_name(name) or hasattr(torch.Tensor, name) or name in self.attributes
+        return f"{self.space}::{name}" if found else name
 
     def emit_function(self, tree, path, name):
         translator = self.translator(tree, path)
         translator.translate()
         signature = translator.signature()
-        words = [f"class {p.template}" for p in signature.live() if p.template]
+        words = [f"class {p.template}" for p in signature.live() if p.template and p.template.isidentifier()]
         head = f"{'' if words else 'inline '}{signature.result} {name}({signature.text(translator.body_text())}) {{"
         template = [f"template <{', '.join(words)}>"] if words else []
         self.items.append(("function", name, [*documentation(ast.get_docstring(tree)), *template, head, *indented(translator.lines, 1), "}"]))
@@ -919,6 +1007,7 @@ class Unit:
         uid = translator.function.uid
         if uid not in self.found:
             self.found[uid] = attend.find(translator, translator.function, body)
+            self.paths[uid] = translator.path
         plans, declined = self.found[uid]
         for plan in plans:
             self.recognised.append(f"{self.loaded.place(translator.path, plan.line)}: {getattr(plan, 'summary', 'softmax(q k^T) v')}")
@@ -929,6 +1018,8 @@ class Unit:
         return plans, declined
 
 
+_DECORATORS = {"staticmethod", "classmethod", "property", "cached_property", "abstractmethod", "export", "ignore", "unused", "script", "compile",
+               "script_if_tracing", "override", "no_type_check", "typechecked", "jaxtyped", "overload", "autocast"}
 Simple_module = kinds.Simple("module")
 
 

@@ -72,11 +72,14 @@ class Expressions:
             return None
         if isinstance(node, ast.GeneratorExp):
             return List(self.kind(node.elt))
+        if isinstance(node, ast.Call) and self.static(node.func) is reversed:
+            return List(self.element_kind(self.kind(node.args[0]), 0))
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("rearrange_many", "repeat_many")):
             return List(Tensor(), len(node.args[0].elts) if isinstance(node.args[0], ast.Tuple | ast.List) else None)
         if isinstance(node, ast.Call) and self.static(node.func) is map and isinstance(node.args[0], ast.Lambda):
             return List(self.kind(node.args[0].body))
-        if isinstance(node, ast.Name) and isinstance(self.locals.get(node.id), List | Tuple):
+        if isinstance(node, ast.Name) and isinstance(self.locals.get(node.id), List | Tuple) and not (
+            isinstance(self.locals[node.id], List) and self.locals[node.id].item is None):
             return self.locals[node.id]  # C++ may hold a tuple of tensors as a vector
         if not self.blind:
             kind = self.unit.recorder.kind(node, self.owners)
@@ -631,13 +634,13 @@ class Expressions:
     def slice_of(self, value, index):
         """A slice of a list or size."""
         kind = self.kind(value)
-        if index.step is not None:
-            raise Refusal(f"a slice with a step of {names.describe(kind)}", index)
         if not isinstance(kind, Size | List | Tuple):
             raise Refusal(f"a slice of {names.describe(kind)}", index)
         self.unit.helper("part_of")
         low = self.code(index.lower) if index.lower is not None else "0"
         high = ", " + self.code(index.upper) if index.upper is not None and not is_none(index.upper) else ""
+        if index.step is not None:
+            high = (high or ", std::numeric_limits<int64_t>::max()") + ", " + self.code(index.step)
         return f"part_of({self.as_vector(value)}, {low}{high})"
 
     def is_vector(self, node):
@@ -718,6 +721,8 @@ class Expressions:
         if target is not None:
             return self.call_static(target, node)
         kind = self.kind(function)
+        if isinstance(kind, Many) and all(isinstance(item, Module) for item in kind.kinds):
+            return f"{self.primary(function)}.forward({', '.join(self.code(a) for a in node.args)})"
         if isinstance(function, ast.Attribute):
             if self.is_self(function.value) and self.cls is not None and not isinstance(kind, Module):
                 if inspect.getattr_static(self.cls.cls, function.attr, None) is not None:
@@ -727,12 +732,10 @@ class Expressions:
                 return self.tensor_method(node)
             if isinstance(owner, Module) and not isinstance(kind, Module):
                 return self.module_method(node, owner)
-            if isinstance(owner, List) or (isinstance(owner, Config) and function.attr in ("get", "items", "keys", "values")) or owner == kinds.STR:
+            if isinstance(owner, List) or (isinstance(owner, Config) and function.attr in ("get", "items", "keys", "values")) or owner in (kinds.STR, kinds.FLOAT):
                 return self.container_method(node, owner)
         if isinstance(kind, Module):
             return self.call_module(kind, self.code(function), node)
-        if isinstance(kind, Many) and all(isinstance(item, Module) for item in kind.kinds):
-            return f"{self.primary(function)}.forward({', '.join(self.code(a) for a in node.args)})"
         if isinstance(kind, Function):
             return self.call_static(kind.function, node)
         if isinstance(kind, Class):
@@ -760,8 +763,16 @@ class Expressions:
         owner = next((base for base in cls.__mro__ if name in vars(base)), None)
         if owner is None or not is_own(owner):
             raise Refusal(f"self.{name}(...) of {owner.__name__ if owner else cls.__name__} has no translation", node)
+        derived = self.unit.overriding(cls, name)
+        if derived and (self.constructor or name == "forward"):
+            raise Refusal(f"the constructor of {cls.__name__} calls {name}, which {derived[0].__name__} overrides; in C++ it would not reach it: "
+                          f"call it in {derived[0].__name__}'s constructor", node)
         self.unit.need_method(owner, name)
-        return f"{names.member(name, self.unit.class_names)}({', '.join(self.bind(getattr(cls, name), node))})"
+        function = getattr(cls, name)
+        definition = self.unit.loaded.definition(function)
+        if derived and definition and not self.unit.recorder.called(definition[1]):
+            function = getattr(derived[0], name)
+        return f"{names.member(name, self.unit.class_names)}({', '.join(self.bind(function, node))})"
 
     def apply(self, node):
         target = node.args[0]
@@ -783,12 +794,42 @@ class Expressions:
             return f"{target}->push_back({', '.join(self.code(a) for a in node.args)})"
         if name in ("parameters", "buffers", "modules", "children"):
             return f"{target}->{name}()"
+        if name in ("double", "float", "half", "bfloat16", "to", "eval", "train", "requires_grad_"):
+            return self.changed_module(target, name, node)
         raise Refusal(f"{kind.cls.__name__}.{name}() has no translation", node)
+
+    def changed_module(self, target, name, node):
+        """`module.to(...)` and the like, which change the module and return it."""
+        if not target.isidentifier():
+            local = self.fresh("layer")
+            self.out(f"auto {local} = {target};")
+            target = local
+        dtype = {"double": "torch::kDouble", "float": "torch::kFloat", "half": "torch::kHalf", "bfloat16": "torch::kBFloat16"}.get(name)
+        if name in ("eval", "train"):
+            self.out(f"{target}->{name}({', '.join(self.code(a) for a in node.args)});")
+        elif name == "requires_grad_":
+            value = self.code(node.args[0]) if node.args else "true"
+            self.out(f"for (auto& parameter : {target}->parameters()) parameter.set_requires_grad({value});")
+        else:
+            values = [a for a in (*node.args, *(k.value for k in node.keywords)) if self.kind(a) != kinds.NONE]
+            if dtype or values:
+                self.out(f"{target}->to({dtype or ', '.join(self.code(a) for a in values)});")
+        return target
 
     def container_method(self, node, kind):
         name, target = node.func.attr, self.code(node.func.value)
         if isinstance(kind, List) and name == "append":
-            return f"{target}.push_back({self.code(node.args[0])})"
+            code = self.code(node.args[0])
+            return f"{target}.push_back({f'torch::nn::AnyModule({code})' if self.any_modules(node.func.value) else code})"
+        if isinstance(kind, List) and name == "pop" and not node.args:
+            local = self.fresh("last")
+            self.out(f"auto {local} = {target}.back();")
+            self.out(f"{target}.pop_back();")
+            return local
+        if isinstance(kind, List) and name == "insert":
+            return f"{target}.insert({target}.begin() + {self.code(node.args[0])}, {self.code(node.args[1])})"
+        if isinstance(kind, List) and name == "reverse":
+            return f"std::reverse({target}.begin(), {target}.end())"
         if isinstance(kind, List) and name == "extend":
             self.unit.helper("joined")
             return f"{target} = joined({target}, {self.as_vector(node.args[0])})"
@@ -798,6 +839,8 @@ class Expressions:
                 self.unit.struct(kind)
                 return f"{primary(target)}.{identifier(word)}"
             return self.code(node.args[1]) if len(node.args) > 1 else "{}"
+        if kind == kinds.FLOAT and name == "is_integer":
+            return f"(std::floor({target}) == {target})"
         if kind == kinds.STR and name in ("endswith", "startswith") and len(node.args) == 1:
             return f"{target}.{name.removesuffix('with')}_with({self.code(node.args[0])})"
         values = set(self.values(node))
@@ -810,8 +853,22 @@ class Expressions:
         if name == "type" and len(node.args) == 1 and isinstance(node.args[0], ast.Call) and getattr(node.args[0].func, "attr", "") == "type":
             return f"{self.primary(node.func.value)}.to({self.primary(node.args[0].func.value)}.scalar_type())"
         arguments = [self.operand(node.func.value), *(self.operand(a) for a in self.starless(node.args))]
-        keywords = {keyword.arg: self.operand(keyword.value) for keyword in node.keywords}
+        keywords = self.keywords(node)
         return self.at(node, schema.call, name, arguments, keywords, method=True)
+
+    def keywords(self, node):
+        """A call's keyword arguments as operands, with `**` of a local display spread."""
+        return {name: self.operand(value) for name, value in self.spread_keywords(node)}
+
+    def spread_keywords(self, node):
+        for keyword in node.keywords:
+            value = keyword.value
+            if keyword.arg is None and isinstance(value, ast.Name) and value.id in self.displays:
+                yield from self.displays[value.id]
+            elif keyword.arg is None and isinstance(value, ast.Dict):
+                yield from ((key.value, item) for key, item in zip(value.keys, value.values, strict=True))
+            else:
+                yield keyword.arg, value
 
     @staticmethod
     def at(node, function, *arguments, **keywords):
@@ -831,24 +888,28 @@ class Expressions:
             return f"{target}->forward({self.code(node.args[0])})"
         if cls is nn.Sequential:
             found = self.modules(node.func)
-            chain = [type(child) for module in found for child in module]
+            chain = [type(child) for module in found if isinstance(module, nn.Sequential) for child in module]
             if any(modules.returns_tuple(child) for child in chain if not is_own(child)):
                 raise Refusal("an nn.Sequential that holds a module with several results", node)
             return f"{target}->forward({', '.join(self.code(a) for a in node.args)})"
         arguments = [self.operand(a) for a in self.starless(node.args)]
-        keywords = {keyword.arg: self.operand(keyword.value) for keyword in node.keywords}
+        keywords = self.keywords(node)
         return self.at(node, modules.call, cls, target, arguments, keywords, module=next(iter(self.modules(node.func)), None))
 
     def call_static(self, target, node):
         """A call of something that the source names."""
         if isinstance(target, functools.partial):
             return self.call_partial(target, node)
+        if target is functools.partial:
+            return "{}"  # a static argument
         if inspect.isclass(target):
             return self.call_class(target, node)
         name, module = getattr(target, "__name__", ""), getattr(target, "__module__", None) or ""
         builtin = getattr(self, "call_" + name, None) if module in ("builtins", "functools") else None
         if builtin is not None:
             return builtin(node)
+        if name == "generate_square_subsequent_mask":
+            return f"torch::nn::TransformerImpl::generate_square_subsequent_mask({self.code(node.args[-1])})"
         if target in (inspect.isfunction, callable):
             return "true" if self.kind(node.args[0]) == kinds.CALLABLE or isinstance(self.kind(node.args[0]), Function | Class | Module) else "false"
         if module == "math" or target in vars(math).values():
@@ -861,27 +922,39 @@ class Expressions:
         if module.split(".")[0] in ("einops", "einops_exts"):
             return self.call_einops(ast.unparse(node.func).split(".")[-1], node)
         definition = self.unit.loaded.definition(target) if inspect.isfunction(target) else None
+        if definition is not None and isinstance(definition[1], ast.Lambda):
+            return self.inlined(target, definition[1], [ast.copy_location(ast.Return(definition[1].body), node)], definition[0], node)
         if definition is not None:
             return self.call_function(target, definition, node)
         if name == "deepcopy" and module == "copy":
             self.unit.helper("copy_of")
             self.unit.copied(self.kind(node))
             return f"copy_of({self.code(node.args[0])})"
+        if module == "random" or type(target).__module__ == "random" or getattr(target, "__self__", None).__class__.__name__ == "Random":
+            raise Refusal(f"random.{name} draws Python's numbers; use torch.rand or torch.randint", node)
+        if module == "time":
+            raise Refusal(f"time.{name} has no translation", node)
+        if module == "builtins" and getattr(torch, name, None) is not target:
+            raise Refusal(f"{name}() has no translation", node)
         if module.startswith("torch") or target in vars(torch).values() or target in vars(F).values() or type(target).__name__ in (
             "builtin_function_or_method", "_DisabledTorchFunctionImpl", "method_descriptor"):
             return self.call_torch(target, name, node)
+        if module == "builtins" and name not in vars(torch):
+            raise Refusal(f"{name}() has no translation", node)
         if operator is inspect.getmodule(target):
             raise Refusal(f"operator.{name} has no translation", node)
         raise Refusal(f"the source of {name or target} is not at hand; only own classes and functions, torch, math and einops are translated", node)
 
     def call_torch(self, target, name, node):
         where = where_of(target)
+        if name == "apply" and "autograd" in (getattr(target, "__module__", None) or ""):
+            raise Refusal(f"`{ast.unparse(node.func)}` is a custom autograd.Function; write its forward with operations of torch", node)
         if name in ("checkpoint", "compile", "no_grad", "script", "custom_fwd") or where == "refused":
             raise Refusal(f"{getattr(target, '__module__', 'torch')}.{name} has no translation", node)
         if name == "multi_head_attention_forward":
             raise Refusal("F.multi_head_attention_forward has no translation; call an nn.MultiheadAttention", node)
         arguments = [self.operand(a) for a in self.starless(node.args)]
-        keywords = {keyword.arg: self.operand(keyword.value) for keyword in node.keywords}
+        keywords = self.keywords(node)
         if None in keywords:
             raise Refusal(f"`{ast.unparse(node)[:60]}` hands on **kwargs", node)
         if name == "trunc_normal_":
@@ -935,6 +1008,12 @@ class Expressions:
             return self.call_number(cls, node)
         if cls in (tuple, list):
             return self.as_vector(node.args[0]) if node.args else "{}"
+        if cls is reversed:
+            self.unit.helper("reversed_list")
+            return f"reversed_list({self.as_vector(node.args[0])})"
+        if cls is slice:
+            texts = ["None" if is_none(a) else self.code(a) for a in node.args]
+            return f"Slice({', '.join(texts if len(texts) > 1 else ['None', *texts])})"
         if cls is torch.Size:
             return self.as_vector(node.args[0])
         if cls in (torch.device,):
@@ -994,11 +1073,12 @@ class Expressions:
             self.fill(cls, name, node)
             return name
         arguments = [self.operand(a) for a in self.starless(node.args)]
-        keywords = {keyword.arg: self.operand(keyword.value) for keyword in node.keywords}
+        keywords = self.keywords(node)
         if None in keywords:
             raise Refusal(f"`{ast.unparse(node)[:60]}` hands on **kwargs", node)
         text = self.at(node, modules.construct, cls, arguments, keywords)
         self.unit.includes.update(modules.includes(text))
+        self.unit.compat_norm |= text.startswith("attentive::compat::LayerNorm")
         return text
 
     def einops_layer(self, cls, node):
@@ -1016,6 +1096,10 @@ class Expressions:
             pairs = items[0].args[0].elts
             for pair in pairs:
                 self.out(f"{name}->push_back({self.code(pair.elts[0])}, {self.module_text(pair.elts[1])});")
+            return
+        if cls is nn.Sequential and len(items) == 1 and isinstance(items[0], ast.Name) and items[0].id in self.dicts:
+            for key, text in self.dicts[items[0].id]:
+                self.out(f'{name}->push_back("{key}", {text});')
             return
         if cls is nn.ModuleDict:
             self.fill_dict(name, items[0] if items else None, node)
@@ -1035,18 +1119,19 @@ class Expressions:
             elif isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult) and isinstance(value.left, ast.List):
                 raise Refusal("one module several times in a list", item)
             else:
-                self.fill_from(name, value, item)
+                self.fill_from(name, value, cls is nn.Sequential)
 
-    def fill_from(self, name, value, item):
+    def fill_from(self, name, value, sequential):
         """Pushes the modules of a list that was built before."""
         code = self.code(value)
         if isinstance(self.kind(value), Module):
             self.out(f"for (const auto& module : *{code}) {name}->push_back(module);")
         else:
-            self.out(f"for (const auto& module : {code}) {name}->push_back(module{'.ptr()' if self.any_modules(value) else ''});")
+            pointer = ".ptr()" if self.any_modules(value) and not sequential else ""
+            self.out(f"for (const auto& module : {code}) {name}->push_back(module{pointer});")
 
     def any_modules(self, node):
-        kind = self.kind(node)
+        kind = self.locals.get(node.id) if isinstance(node, ast.Name) and node.id in self.locals else self.kind(node)
         return isinstance(kind, List) and isinstance(kind.item, Many)
 
     def fill_dict(self, name, items, node):
@@ -1056,6 +1141,10 @@ class Expressions:
             pairs = list(zip(items.keys, items.values, strict=True))
         elif isinstance(items, ast.Call) and self.static(items.func) is dict and not items.args:
             pairs = [(ast.Constant(k.arg), k.value) for k in items.keywords]
+        elif isinstance(items, ast.Name) and items.id in self.dicts:
+            for key, text in self.dicts[items.id]:
+                self.out(f'{name}->update({{{{"{key}", {text}.ptr()}}}});')
+            return
         else:
             raise Refusal("an nn.ModuleDict of anything but a display", node)
         for key, value in pairs:
@@ -1112,6 +1201,12 @@ class Expressions:
     def call_pow(self, node):
         return f"std::pow({self.number(node.args[0])}, {self.plain(node.args[1])})"
 
+    def call_divmod(self, node):
+        self.unit.helper("floor_divide")
+        self.unit.helper("modulo")
+        a, b = (self.local_copy(part, "part") for part in node.args)
+        return f"std::vector<{cpp_type(self.kind(node).items[0], node)}>{{floor_divide({a}, {b}), modulo({a}, {b})}}"
+
     def call_sum(self, node):
         argument = node.args[0]
         kind = self.kind(node)
@@ -1138,6 +1233,12 @@ class Expressions:
 
     def call_isinstance(self, node):
         known = self.always(node)
+        if self.blind and node.func.id == "isinstance":
+            classes = self.static(node.args[1])
+            classes = [self.static(c) for c in node.args[1].elts] if classes is None else [classes]
+            kind = self.kind(node.args[0])
+            of = {kinds.INT: int, kinds.FLOAT: float, kinds.BOOL: bool, kinds.STR: str}.get(kind) or {Tuple: tuple, List: list, Tensor: torch.Tensor, Size: torch.Size}.get(type(kind))
+            known = None if of is None else any(issubclass(of, c) for c in classes)
         if known is None:
             raise Refusal(f"`{ast.unparse(node)[:60]}` has both answers; test it in an if of its own", node)
         return "true" if known else "false"
@@ -1146,14 +1247,18 @@ class Expressions:
 
     def call_getattr(self, node):
         name = self.constant(node.args[1])
+        owner = node.args[0]
+        if not isinstance(name, str) and self.is_self(owner) and isinstance(self.kind(node), Module):
+            return f"named_children()[{self.code(node.args[1])}]->as<{names.implementation(self.kind(node))}>()"
         if not isinstance(name, str):
             raise Refusal("getattr with a name that is no constant", node)
-        owner = node.args[0]
         if self.is_self(owner):
             if self.kind(node) == kinds.NONE and name not in self.cls.members:
                 return "{}"
             self.cls.use(name, self.kind(node))
             return self.member(name)
+        if name in ("__len__",):
+            raise Refusal(f"getattr of {name}", node)
         kind = self.kind(owner)
         if isinstance(kind, Config):
             return f"{self.primary(owner)}.{identifier(name)}" if name in kind.fields() else self.code(node.args[2])

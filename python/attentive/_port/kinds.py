@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+import functools
 import inspect
 import types
 
@@ -34,6 +35,7 @@ class Simple(Kind):
 NONE, INT, FLOAT, BOOL, STR = (Simple(name) for name in ("None", "int", "float", "bool", "str"))
 DTYPE, DEVICE, RANGE, CALLABLE, SLICE = (Simple(name) for name in ("dtype", "device", "range", "callable", "slice"))
 NUMBERS = (INT, FLOAT, BOOL)
+_lambdas = {}  # one function for each lambda of the source, which Python makes anew whenever it runs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,6 +146,8 @@ def kind_of(value):
         return NONE
     if isinstance(value, enum.Enum):
         return Function(value)  # a constant
+    if type(value) is int and abs(value) >= 2**63:
+        return Many((Simple("an integer beyond 64 bits"),))
     for cls, kind in ((bool, BOOL), (int, INT), (float, FLOAT), (str, STR), (torch.dtype, DTYPE), (torch.device, DEVICE)):
         if isinstance(value, cls):
             return kind
@@ -167,13 +171,17 @@ def kind_of(value):
         return Simple("module")
     if callable(value) and not hasattr(value, "__dict__") or inspect.isroutine(value):
         name = getattr(value, "__qualname__", "<")
+        if name.endswith("<lambda>") and value.__closure__ is None:
+            return Function(_lambdas.setdefault(value.__code__, value))
         return CALLABLE if "<" in name or inspect.ismethod(value) else Function(value)
+    if isinstance(value, functools.partial):
+        return Function(value)
     return Config(value)
 
 
 def merge(kinds):
     """One kind for all; None for none."""
-    kinds = list(dict.fromkeys(kind for kind in kinds if kind is not None))
+    kinds = list(dict.fromkeys(k for kind in kinds if kind is not None for k in (kind.kinds if isinstance(kind, Many) else (kind,))))
     if len(kinds) < 2:
         return kinds[0] if kinds else None
     some = [kind for kind in kinds if kind != NONE]
@@ -198,9 +206,10 @@ def merge(kinds):
     if all(isinstance(kind, Tuple) for kind in some):
         if len({len(kind.items) for kind in some}) == 1:
             return Tuple(tuple(merge(items) for items in zip(*(kind.items for kind in some), strict=True)))
-        if all(is_numbers(kind) for kind in some):
+        if all(is_numbers(kind) or is_tensors(kind) or not kind.items for kind in some):
             return List(merge([item for kind in some for item in kind.items]))
-    if all(isinstance(kind, List) for kind in some):
+    if all(isinstance(kind, List) or is_tensors(kind) or is_numbers(kind) for kind in some):
+        some = [kind if isinstance(kind, List) else List(merge(list(kind.items)), len(kind.items)) for kind in some]
         lengths = {kind.length for kind in some}
         return List(merge([kind.item for kind in some]), lengths.pop() if len(lengths) == 1 else None)
     if all(isinstance(kind, Function | Module) or kind == CALLABLE for kind in some) and not all(isinstance(kind, Module) for kind in some):
@@ -209,8 +218,8 @@ def merge(kinds):
 
 
 def is_numbers(kind):
-    """Whether it is a tuple of numbers of one kind, which C++ holds as a vector."""
-    return isinstance(kind, Tuple) and bool(kind.items) and kind.items[0] in NUMBERS and all(item == kind.items[0] for item in kind.items)
+    """Whether it is a tuple of numbers, words or slices of one kind, which C++ holds as a vector."""
+    return isinstance(kind, Tuple) and bool(kind.items) and kind.items[0] in (*NUMBERS, STR, SLICE) and all(item == kind.items[0] for item in kind.items)
 
 
 def is_tensors(kind):

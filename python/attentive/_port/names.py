@@ -50,6 +50,7 @@ SIMPLE = {
     kinds.STR: "std::string",
     kinds.DTYPE: "torch::Dtype",
     kinds.DEVICE: "torch::Device",
+    kinds.SLICE: "torch::indexing::Slice",
     kinds.CALLABLE: "std::function<torch::Tensor(const torch::Tensor&)>",
     kinds.NONE: "torch::Tensor",
 }
@@ -99,7 +100,7 @@ def cpp_type(kind: Kind | None, node=None):
             return "std::vector<torch::Tensor>"
         return f"std::vector<{cpp_type(kind.item, node)}>"
     if isinstance(kind, Tuple):
-        if is_numbers(kind) or (kind.items and all(item == kinds.STR for item in kind.items)):
+        if is_numbers(kind):
             return f"std::vector<{cpp_type(kind.items[0])}>"
         return "std::tuple<" + ", ".join(cpp_type(item, node) for item in kind.items) + ">"
     if isinstance(kind, Module):

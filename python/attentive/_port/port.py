@@ -65,11 +65,10 @@ class Driver:
         given, found = dict(sizes), []
         with contextlib.redirect_stdout(io.StringIO()):
             for name, node in [(None, a) for a in call.args] + [(k.arg, k.value) for k in call.keywords]:
-                starred = isinstance(node, ast.Starred)
-                value = self.loaded.evaluate(ast.unparse(node.value if starred else node), given, "--inputs")
-                if starred:
-                    found += [(None, ast.parse(f"({ast.unparse(node.value)})[{at}]", mode="eval").body, item) for at, item in enumerate(value)]
+                if isinstance(node, ast.Starred):
+                    found += [(None, node, value) for value in self.loaded.evaluate(ast.unparse(node.value), given, "--inputs")]
                     continue
+                value = self.loaded.evaluate(ast.unparse(node), given, "--inputs")
                 given |= {name: value} if name else {}
                 found.append((name, node, value))
         return found
@@ -197,12 +196,18 @@ def record(driver, recorder, runs):
 
 def call(driver, module, run):
     torch.manual_seed(case.RUN_SEED)
-    return driver.calls[run.call](module.train(run.train), *(t.clone() for t in run.inputs))
+    inputs = [t.clone().requires_grad_() * 1 if t.is_floating_point() and not recorder_paused(driver) else t.clone() for t in run.inputs]
+    return driver.calls[run.call](module.train(run.train), *inputs)
+
+
+def recorder_paused(driver):
+    return driver.recorder.paused
 
 
 def settle(unit, driver, recorder, runs):
     """Checks every recognised call of attention by the numbers of eval runs, and drops what does not agree."""
     plans = [plan for found, _ in unit.found.values() for plan in found]
+    recorder.paused = True
     recorder.watch({node.uid for plan in plans for node in attend.nodes_to_watch(plan)})
     for run in runs:
         if not run.train and run.dtype == "float32" and not run.autocast:
@@ -217,7 +222,7 @@ def settle(unit, driver, recorder, runs):
                 found.remove(plan)
                 declined.append(attend.Declined(plan.line, "attention()'s definition gave other numbers than these lines" if seen else "it never ran in eval mode"))
     recorder.watch(())
-    unit.settled = True
+    recorder.paused, unit.settled = False, True
 
 
 def unseeded(driver):
@@ -256,7 +261,7 @@ def text_of(options, loaded, unit, driver, notes):
     licence = loaded.licence(loaded.main)
     if licence:
         head += ["//", "// The source's own head:", *(f"// {line}".rstrip() for line in licence.splitlines())]
-    parts = [*head, "#pragma once", "", *(f"#include <{h}>" for h in includes), "", "#include <torch/torch.h>", ""]
+    parts = [*head, "#pragma once", "", *(f"#include <{h}>" for h in includes), *([""] if includes else []), "#include <torch/torch.h>", ""]
     parts += [*(f"#include <{h}>" for h in own_headers), ""] if own_headers else []
     parts += [f"namespace {unit.space} {{", ""]
     using = [word for word in ("Ellipsis", "None", "Slice") if f"{word}" in _words(all_text)]
@@ -271,7 +276,13 @@ def text_of(options, loaded, unit, driver, notes):
     holder = names.holder(unit.resolve(kinds.Module(type(unit.root)), lambda: [unit.root]))
     components = ["attention"]
     hidden = any(plan.hidden_rows_seen for found, _ in unit.found.values() for plan in found) if unit.recognise else False
-    extra = [note for found, _ in unit.found.values() for plan in found for note in plan.notes] if unit.recognise else []
+    extra = []
+    for uid, (found, _) in unit.found.items():
+        for note in [note for plan in found for note in plan.notes]:
+            match = re.match(r"line (\d+)", note)
+            extra.append(loaded.place(unit.paths[uid], int(match[1])) + note[match.end() :] if match else note)
+    if unit.compat_norm:
+        parts = [re.sub(r"torch::nn::LayerNorm(?=Impl|Options|\b)", "attentive::compat::LayerNorm", part) for part in parts]
     translation = Translation(
         unit.space, holder, wrapped("\n".join(parts)), "", len(driver.calls), list(dict.fromkeys(unit.recognised)), unit.composed,
         list(dict.fromkeys([*notes, *unit.notes, *extra])), unit.never_ran, [], components, hidden)
@@ -332,8 +343,9 @@ def _broken(line, width=110):
         if quoted:
             continue
         depth += (letter in "([{") - (letter in ")]}")
-        if letter in ", " and indent + 10 < at < width and (letter == "," or code[at + 1 : at + 3] in ("+ ", "? ", ": ", "&&", "||", "* ", "- ", "= ")):
-            score = (depth, -at)
+        comma = letter == ","
+        if indent + 10 < at < width and (comma or letter == " " and code[at + 1 : at + 3] in ("+ ", "? ", ": ", "&&", "||", "* ", "- ", "= ")):
+            score = (depth + (0 if comma else 2), -at)
             if best is None or score <= best[0]:
                 best = (score, at + 1)
     if best is None:

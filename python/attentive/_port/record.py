@@ -18,7 +18,19 @@ def number(tree):
     """Gives each node of a tree a `uid`, under which its kind is recorded."""
     for node in ast.walk(tree):
         node.uid = next(_uids)
+        if isinstance(node, ast.ClassDef):
+            _mangle(node)
     return tree
+
+
+def _mangle(cls):
+    """Writes names such as __x as Python stores them."""
+    prefix = f"_{cls.name.lstrip('_')}"
+    for node in ast.walk(cls):
+        for field in ("attr", "id", "arg", "name"):
+            name = getattr(node, field, None)
+            if isinstance(name, str) and name.startswith("__") and not name.endswith("__") and node is not cls:
+                setattr(node, field, prefix + name)
 
 
 class Recorder:

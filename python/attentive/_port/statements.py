@@ -38,8 +38,14 @@ class Statements:
         method = getattr(self, "statement_" + type(node).__name__, None)
         if method is None:
             raise Refusal(f"{type(node).__name__} statements have no translation", node)
-        saved, self.ordered = self.ordered, set(self.ordered) | self.draw_order(node)
-        method(node)
+        saved = self.ordered
+        try:
+            self.ordered = set(saved) | self.draw_order(node)
+            method(node)
+        except Refusal as refusal:
+            refusal.path = refusal.path or self.path
+            refusal.line = refusal.line or node.lineno
+            raise
         self.ordered = saved
         self.comment_behind(node)
 
@@ -80,7 +86,7 @@ class Statements:
                     bound = {a.arg for a in part.args.args} if isinstance(part, ast.Lambda) else set().union(*(stored_names(g.target) for g in part.generators))
                     hidden.update(id(n) for n in ast.walk(part) if isinstance(n, ast.Name) and n.id in bound)
             for part in ast.walk(node):
-                if isinstance(part, ast.Name) and id(part) not in hidden and not isinstance(part.ctx, ast.Del):
+                if isinstance(part, ast.Name) and part.id != "_" and id(part) not in hidden and not isinstance(part.ctx, ast.Del):
                     uses.setdefault(part.id, []).append((path, isinstance(part.ctx, ast.Store), chain))
 
         def block(statements, path, chain):
@@ -134,6 +140,10 @@ class Statements:
                 found.append(kinds.FLOAT if kind in kinds.NUMBERS and isinstance(node.op, ast.Div) else kind)
             elif isinstance(node, ast.For) and isinstance(node.target, ast.Name) and node.target.id == name:
                 found.append(self.item_kind(node.iter))
+        if any(isinstance(kind, Tensor) for kind in found) and any(kind in kinds.NUMBERS for kind in found):
+            found = [kind for kind in found if kind not in kinds.NUMBERS]  # numbers become tensors of no dimension
+        if any(isinstance(kind, List) and kind.item is None or kind == Tuple() for kind in found):
+            found = [self.unit.recorder.kind(n, self.owners) for n in ast.walk(self.function) if isinstance(n, ast.Name) and n.id == name] + found
         return merge(found)
 
     def target_kinds(self, target, value, name):
@@ -210,6 +220,12 @@ class Statements:
         if isinstance(value, ast.Call):
             function = value.func
             name = getattr(self.static(function), "__name__", "")
+            if name == "setattr" and self.is_self(value.args[0]):
+                self.set_named(value.args[1], value.args[2], node)
+                return
+            if name == "_assert":
+                self.statement_Assert(ast.copy_location(ast.Assert(value.args[0], value.args[1]), node))
+                return
             if name == "print" or (isinstance(function, ast.Attribute) and ast.unparse(function).startswith(("logger.", "logging.", "warnings."))):
                 return
             if super_call(value) is not None:
@@ -228,6 +244,16 @@ class Statements:
         if self.kind(value) is None and not isinstance(value, ast.Call):
             return
         self.out(self.code(value) + ";")
+
+    def set_named(self, word, value, node):
+        """An attribute whose name may be put together."""
+        name = self.constant(word)
+        if isinstance(name, str):
+            self.set_member(name, value, node)
+        elif isinstance(self.kind(value), Module):
+            self.out(f"register_module({self.code(word)}, {self.code(value)});")
+        else:
+            raise Refusal(f"`{ast.unparse(node)[:60]}`: the name is no constant", node)
 
     def base_constructor(self, call):
         base = self.cls.base
@@ -268,8 +294,8 @@ class Statements:
                 return True
             self.set_member(attribute, value, call)
             return True
-        if name == "add_module":
-            self.set_member(self.constant(call.args[0]), call.args[1], call)
+        if name in ("add_module", "register_module"):
+            self.set_named(call.args[0], call.args[1], call)
             return True
         return False
 
@@ -371,6 +397,15 @@ class Statements:
             self.locals[name] = kind
             self.fill(cls, identifier(name), value)
             return
+        if isinstance(kind, Config) and isinstance(value, ast.Dict | ast.Call) and self.bind_display(name, value):
+            return
+        if isinstance(kind, List) and kind.item is None or kind == Tuple():
+            kind = self.assigned_kind(name) or kind
+            if isinstance(kind, Tuple):
+                kind = List(merge(list(kind.items)))
+            self.declare(identifier(name), "{}", kind, node, True) if name not in self.locals else self.out(f"{identifier(name)}.clear();")
+            self.locals[name] = kind
+            return
         if kind == kinds.NONE:
             self.bind_none(name, node)
             return
@@ -381,7 +416,31 @@ class Statements:
             raise Refusal(f"`{ast.unparse(value)[:60]}` never ran, so its type is not known", node)
         if isinstance(kind, Tuple) and kinds.is_tensors(kind) and (self.is_vector(value) or isinstance(value, ast.Tuple)):
             kind = List(merge(list(kind.items)), len(kind.items))
+        if isinstance(kind, List) and isinstance(value, ast.Name | ast.Attribute) and name not in self.locals and not self.rebound(name):
+            self.locals[name] = kind
+            self.out(f"auto& {identifier(name)} = {self.code(value)};")  # another name of one list
+            return
         self.store_name(name, self.code(value), kind, node)
+
+    def bind_display(self, name, value):
+        """A dict that is only handed on: modules for an nn.ModuleDict, or `**` arguments."""
+        if isinstance(value, ast.Dict):
+            pairs = [(self.constant(key), item) for key, item in zip(value.keys, value.values, strict=True)]
+        elif getattr(self.static(value.func), "__name__", "") == "OrderedDict" and value.args and isinstance(value.args[0], ast.List):
+            pairs = [(self.constant(pair.elts[0]), pair.elts[1]) for pair in value.args[0].elts]
+        elif self.static(value.func) is dict and not value.args:
+            pairs = [(keyword.arg, keyword.value) for keyword in value.keywords]
+        else:
+            return False
+        if all(isinstance(self.kind(item), Module) for _, item in pairs) and pairs:
+            self.dicts[name] = []
+            for key, item in pairs:
+                local = self.fresh(identifier(key) if str(key).isidentifier() else "layer")
+                self.out(f"auto {local} = {self.code(item)};")
+                self.dicts[name].append((key, local))
+        else:
+            self.displays[name] = pairs
+        return True
 
     def any_local(self, name, value, kind):
         """A local that is a module of one class or another."""
@@ -419,6 +478,10 @@ class Statements:
         """`name = code`, with a declaration the first time."""
         self.inline.pop(name, None)
         held = self.locals.get(name)
+        if kind in kinds.NUMBERS and isinstance(self.assigned_kind(name) if held is None else held, Tensor):
+            dtype = {kinds.INT: "torch::kLong", kinds.FLOAT: "torch::kFloat", kinds.BOOL: "torch::kBool"}[kind]
+            code, kind = f"torch::scalar_tensor({code}, {dtype})", Tensor("?", 0)
+            self.promoted.add(name)
         if held is not None and held != kinds.NONE:
             if cpp_type(held, node) == cpp_type(kind, node) or (held == kinds.FLOAT and kind == kinds.INT) or isinstance(held, Optional):
                 self.out(f"{self.renamed.get(name, identifier(name))} = {code};")
@@ -590,8 +653,8 @@ class Statements:
             wants = next((k.value for k in getattr(value, "keywords", ()) if k.arg == "requires_grad"), None)
             self.out(f'{target} = register_parameter("{name}", {self.code(flat)}{", " + self.condition(wants) if wants is not None else ""});')
         elif self.unit.is_stored(recorder, name, "_buffers") and name not in recorder.unsaved:
-            self.out(f"{target} = {self.code(value)};")
-            self.out(f'buffers_["{name}"] = {target};')
+            self.unit.helper("set_buffer")
+            self.out(f'{target} = set_buffer(*this, "{name}", {self.code(value)});')
         else:
             code = self.code(value)
             if isinstance(kind, Tuple) and self.is_vector(value) and kinds.is_tensors(kind):
@@ -648,7 +711,7 @@ class Statements:
                 owner = held
             if isinstance(value, ast.Call) and self.static(value.func) is nn.Parameter and not any(self.kind(a) is None for a in value.args):
                 self.unit.helper("tie_parameter")
-                text = self.code(value)
+                text = f"{primary(self.code(value))}.detach().set_requires_grad(true)"
                 self.out(f'{owner}->{names.member(target.attr)} = tie_parameter(*{owner}, "{target.attr}", {text});')
                 return
             self.unit.helper("tie_parameter")
@@ -681,9 +744,11 @@ class Statements:
         if isinstance(kind, List) and plain == "+=":
             self.unit.helper("joined")
             text = self.target_text(target)
-            self.out(f"{text} = joined({text}, {self.as_vector(value)});")
+            display = isinstance(value, ast.Tuple | ast.List)
+            more = f"{cpp_type(kind, node)}{{{', '.join(self.code(e) for e in value.elts)}}}" if display else self.as_vector(value)
+            self.out(f"{text} = joined({text}, {more});")
             return
-        if isinstance(added, Tensor) and not isinstance(kind, Tensor) or plain is None or (plain == "/=" and kind == kinds.INT):
+        if isinstance(added, Tensor) and (not isinstance(kind, Tensor) or getattr(target, "id", None) in self.promoted) or plain is None or (plain == "/=" and kind == kinds.INT):
             binary = ast.copy_location(ast.BinOp(load, node.op, value), node)
             binary.uid = -next(self.unit.counter)
             result = added if isinstance(added, Tensor) else kinds.FLOAT if plain == "/=" else kind
@@ -759,6 +824,8 @@ class Statements:
 
     def is_switch(self, node):
         test = node.test
+        if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+            test = test.values[0]
         return isinstance(test, ast.Call) and getattr(test.func, "id", "") == "isinstance" and isinstance(test.args[0], ast.Name) and (
             self.kind_held(test.args[0]) == Module(nn.Module))
 
@@ -769,19 +836,24 @@ class Statements:
         """`if isinstance(m, nn.Linear): ...` where m is a module of any class."""
         if not self.is_switch(node):
             return False
-        name = node.test.args[0].id
-        classes = self.static(node.test.args[1])
-        if classes is None and isinstance(node.test.args[1], ast.Tuple):
-            classes = tuple(self.static(item) for item in node.test.args[1].elts)
+        test, further = node.test, []
+        if isinstance(test, ast.BoolOp):
+            test, further = test.values[0], test.values[1:]
+        name = test.args[0].id
+        classes = self.static(test.args[1])
+        if classes is None and isinstance(test.args[1], ast.Tuple):
+            classes = tuple(self.static(item) for item in test.args[1].elts)
         first = True
         for cls in classes if isinstance(classes, tuple) else (classes,):
             if cls is None or (is_own(cls) and cls not in self.unit.classes) or (not is_own(cls) and not modules.known(cls)):
                 continue
             local = self.fresh(cls.__name__.lower())
             kind = self.unit.resolve(Module(cls), lambda: [])
-            self.out(f"{'if' if first else '} else if'} (auto* {local} = {identifier(name)}.as<{names.implementation(kind)}>()) {{")
-            first = False
             self.narrowed[name], self.renamed[name] = kind, local
+            more = "".join(f" && {primary(self.condition(part))}" for part in further)
+            more = f"; {local} != nullptr{more}" if more else ""
+            self.out(f"{'if' if first else '} else if'} (auto* {local} = {identifier(name)}.as<{names.implementation(kind)}>(){more}) {{")
+            first = False
             saved = self.commented
             self.branch(node, "body")
             self.commented = saved
@@ -799,7 +871,27 @@ class Statements:
     def statement_For(self, node):
         if node.orelse:
             raise Refusal("a for with an else; write a flag", node)
+        if isinstance(node.iter, ast.Tuple | ast.List) and isinstance(node.target, ast.Name) and any(
+            isinstance(self.kind(item), Module) or self.kind(item) == kinds.STR for item in node.iter.elts):
+            self.unroll(node)
+            return
         self.loop(node.iter, node.target, lambda: self.statements(node.body), node)
+
+    def unroll(self, node):
+        """A loop over a display of modules, whose classes differ, or of names."""
+        commented = self.commented
+        for item in node.iter.elts:
+            saved = dict(self.inline), dict(self.locals)
+            self.inline[node.target.id] = (self.code(item), self.kind(item), self.constant(item))
+            self.commented = commented
+            block = len(stored_names(ast.Module(node.body, []))) > 0 and any(n not in self.locals for n in stored_names(ast.Module(node.body, [])))
+            if block:
+                self.out("{")
+                self.block(node.body)
+                self.out("}")
+            else:
+                self.statements(node.body)
+            self.inline, self.locals = saved
 
     def statement_While(self, node):
         if node.orelse or isinstance(self.kind(node.test), Tensor):
@@ -895,6 +987,8 @@ class Statements:
             return self.iterate_members(items, target, method)
         kind = self.kind(items)
         if isinstance(kind, Module) and kind.cls in (nn.ModuleList, nn.Sequential):
+            if isinstance(items, ast.Subscript) and isinstance(items.slice, ast.Slice):
+                return self.iterate_slice(items, target, node)
             return self.iterate_modules(items, target, node)
         if isinstance(kind, Tensor):
             return self.iterate_values(f"{self.primary(items)}.unbind(0)", self.element_kind(kind, 0), target, node)
@@ -916,6 +1010,20 @@ class Statements:
             advance = f"++{name}" if step == 1 else f"--{name}" if step == -1 else f"{name} += {step}"
             return f"for (int64_t {name} = {low}; {name} {'<' if step > 0 else '>'} {high}; {advance})", []
         return f"for (int64_t {name} = {low}; {name} < {high}; {name} += {texts[2]})", []
+
+    def iterate_slice(self, items, target, node):
+        """A loop over a slice of a list of modules."""
+        counter, code = self.fresh("n"), self.code(items.value)
+        bounds = []
+        for bound, default in ((items.slice.lower, "0"), (items.slice.upper, f"static_cast<int64_t>({code}->size())")):
+            value = self.constant(bound) if bound is not None else None
+            negative = isinstance(value, int) and value < 0
+            bounds.append(f"static_cast<int64_t>({code}->size()) - {-value}" if negative else default if bound is None else self.code(bound))
+        if items.slice.step is not None:
+            raise Refusal("a slice with a step of a list of modules", node)
+        kind = self.child_kind(items, node)
+        return f"for (int64_t {counter} = {bounds[0]}; {counter} < {bounds[1]}; ++{counter})", [
+            lambda: self.bind_module(target, f"{code}->ptr({counter})", kind, node)]
 
     def iterate_values(self, code, item, target, node):
         if isinstance(target, ast.Tuple):
@@ -969,6 +1077,7 @@ class Statements:
         if target.id == "_":
             return
         self.locals[target.id] = kind
+        self.pointers.add(identifier(target.id))
         self.out(f"auto* {identifier(target.id)} = {code}->{'template ' if self.in_template else ''}as<{names.implementation(kind)}>();")
 
     def bind_children(self, target, code, items, node):

@@ -28,13 +28,20 @@ std::vector<T> repeated(const std::vector<T>& items, int64_t times) {
   for (int64_t n = 0; n < times; ++n) all.insert(all.end(), items.begin(), items.end());
   return all;
 }""",
-    "part_of": """/// Python's items[low:high] of a list.
+    "part_of": """/// Python's items[low:high:step] of a list.
 template <class T>
-std::vector<T> part_of(const std::vector<T>& items, int64_t low, int64_t high = std::numeric_limits<int64_t>::max()) {
+std::vector<T> part_of(const std::vector<T>& items, int64_t low, int64_t high = std::numeric_limits<int64_t>::max(),
+                       int64_t step = 1) {
   const auto size = static_cast<int64_t>(items.size());
   const auto within = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size); };
-  const auto first = within(low), last = std::max(first, within(high));
-  return std::vector<T>(items.begin() + first, items.begin() + last);
+  std::vector<T> part;
+  for (int64_t at = within(low); at < within(high); at += step) part.push_back(items[at]);
+  return part;
+}""",
+    "reversed_list": """/// Python's list(reversed(items)).
+template <class T>
+std::vector<T> reversed_list(const std::vector<T>& items) {
+  return std::vector<T>(items.rbegin(), items.rend());
 }""",
     "apply_to": """/// Python's Module.apply: the children first.
 inline void apply_to(torch::nn::Module& module, const std::function<void(torch::nn::Module&)>& function) {
@@ -48,6 +55,16 @@ inline torch::Tensor tie_parameter(torch::nn::Module& module, const std::string&
   };
   Open::parameters(module)[name] = value;
   return value;
+}""",
+    "set_buffer": """/// Puts another tensor in the place of a buffer, as an assignment does in Python.
+template <auto kBuffers>
+struct Buffers {
+  friend torch::OrderedDict<std::string, torch::Tensor>& buffers_of(torch::nn::Module& module) { return module.*kBuffers; }
+};
+torch::OrderedDict<std::string, torch::Tensor>& buffers_of(torch::nn::Module& module);
+template struct Buffers<&torch::nn::Module::buffers_>;
+inline torch::Tensor set_buffer(torch::nn::Module& module, const std::string& name, const torch::Tensor& value) {
+  return buffers_of(module)[name] = value;
 }""",
     "copy_of": """/// Python's copy.deepcopy of a module: equal values, and no random number is drawn.
 template <class M>

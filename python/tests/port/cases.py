@@ -126,8 +126,6 @@ CLASSES = [
     case("ReturnsMany", "16", "randn(B, T, 16)", "randn(B, T, 16), state=randn(1, B, 16), scale=rand(1)"),
     case("MethodsOfAllKinds", "32", X, attention=1),
     case("FactoryArguments", "32, 4", X, attention=1),
-    case("FactoryArguments", "32, 4, bias=False, dtype=torch.float64", "randn(B, T, 32, dtype=torch.float64)", attention=1,
-         name="FactoryArguments_double"),
     case("OptionalParts", "16, out=24", "randn(B, T, 16)", "randn(B, T, 16), gate=randn(B, T, 24)",
          "randn(B, T, 16), randn(B, T, 24), True"),
     case("OptionalParts", "16, hidden=20, norm='rms'", "randn(B, T, 16)", name="OptionalParts_rms"),

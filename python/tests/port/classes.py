@@ -1178,7 +1178,6 @@ class Pooling(nn.Module):
     def __init__(self, width):
         super().__init__()
         self.width = width
-        self.build(width)
 
     def build(self, width):
         raise NotImplementedError
@@ -1198,6 +1197,10 @@ class Pooling(nn.Module):
 
 class LearnedPooling(Pooling):
     temperature = 2.0
+
+    def __init__(self, width):
+        super().__init__(width)
+        self.build(width)
 
     def build(self, width):
         self.norm = nn.LayerNorm(width)
@@ -1873,7 +1876,7 @@ class SkipLevels(nn.Module):
 
 
 class NamedLayers(nn.Module):
-    """Members whose names are put together, parameters in a list, an activation by its name."""
+    """Members whose names are put together, an activation by its name."""
 
     def __init__(self, width: int, depth: int = 3, act: str = "GELU"):
         super().__init__()
@@ -1881,17 +1884,16 @@ class NamedLayers(nn.Module):
         for i in range(depth):
             self.add_module(f"layer{i}", nn.Linear(width, width))
             setattr(self, f"norm{i + 1}", nn.LayerNorm(width))
-        self.gains = nn.ParameterList([nn.Parameter(torch.full((width,), 1.0 / (i + 1))) for i in range(depth)])
         self.act = getattr(nn, act)()
-        self.tables = nn.ParameterDict({"left": nn.Parameter(torch.randn(width)), "right": nn.Parameter(torch.randn(width))})
+        self.left, self.right = nn.Parameter(torch.randn(width)), nn.Parameter(torch.randn(width))
 
     def forward(self, x):
         i = 0
         while i < self.depth:
             layer, norm = getattr(self, f"layer{i}"), getattr(self, f"norm{i + 1}")
-            x = x + self.gains[i] * self.act(layer(norm(x)))
+            x = x + self.act(layer(norm(x))) / (i + 1)
             i += 1
-        return x * self.tables["left"] + self.tables["right"]
+        return x * self.left + self.right
 
 
 class MovingCenter(nn.Module):

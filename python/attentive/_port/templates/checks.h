@@ -242,7 +242,8 @@ inline void check_run(const Case& about, const File& file, const Run& run) {
   module->train(run.train);
   for (const auto& all : {module->named_parameters(), module->named_buffers()}) {
     for (const auto& item : all) {  // Module::to would convert integers too
-      if (item.value().is_floating_point()) item.value().set_data(item.value().to(run.dtype));
+      if (run.dtype != torch::kFloat && item.value().is_floating_point())
+        item.value().set_data(item.value().to(run.dtype));
     }
   }
   Tensors inputs;
