@@ -53,7 +53,8 @@ class Killed(nn.Module):
 
 
 def build(case, folder, **more):
-    options = Options(str(case.path), case.cls, "ported", case.args, [case.inputs] if isinstance(case.inputs, str) else list(case.inputs))
+    inputs = [case.inputs] if isinstance(case.inputs, str) else list(case.inputs)
+    options = Options(str(case.path), case.cls, "ported", case.args, inputs)
     for name, value in more.items():
         setattr(options, name, value)
     return port.build(options, folder)

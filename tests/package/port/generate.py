@@ -35,7 +35,8 @@ BROKEN = [
     ("SelfAttention", "attend.py", ".dropout_stream = kDraws", ".dropout_stream = attentive::DropoutStream::Counter"),
     ("CausalAttention", "statements.py", """register_buffer("{attribute}", {self""", """register_buffer("{attribute}_", {self"""),
     ("SelfAttention", "statements.py", "for statement in body:\n            self.statement(statement)",
-     "for statement in sorted(body, key=lambda s: self.constructor and 'self.query' in ast.unparse(s)):\n            self.statement(statement)"),
+     "for statement in sorted(body, key=lambda s: self.constructor and 'self.query' in ast.unparse(s)):\n"
+     "            self.statement(statement)"),
 ]
 # One that binds no draws to locals: with --gxx, as clang happens to compute arguments in Python's order.
 UNORDERED = [("DrawOrder", "emit.py", "if len(drawing) > 1 and", "if len(drawing) > 99 and")]
@@ -45,8 +46,8 @@ def options_of(case, name):
     from _port.options import Options
 
     train, loss = TRAINED.get(name), "y[1]" if name == "SmallGPT" else None
-    return Options(str(case.path), case.cls, name, case.args, list(case.inputs), train=train, loss=loss, dtypes=DTYPES.get(name, []),
-                   command="attentive-port")
+    return Options(str(case.path), case.cls, name, case.args, list(case.inputs), train=train, loss=loss,
+                   dtypes=DTYPES.get(name, []), command="attentive-port")
 
 
 def write(job):
@@ -154,7 +155,8 @@ def main():
     chosen = [case for case in cases.cases() if not wanted or case.id in wanted]
     by_name = {case.id: case for case in chosen}
     jobs = [(case, folder / "new" / case.id, None) for case in chosen]
-    jobs += [(by_name[name], folder / "new" / f"broken_{at}_{name}", change) for at, (name, *change) in enumerate(broken) if name in by_name]
+    jobs += [(by_name[name], folder / "new" / f"broken_{at}_{name}", change)
+             for at, (name, *change) in enumerate(broken) if name in by_name]
     shutil.rmtree(folder / "new", ignore_errors=True)
     with multiprocessing.get_context("fork").Pool(2, maxtasksperchild=1) as pool:
         answers = pool.map(write, jobs, chunksize=1)

@@ -1,4 +1,4 @@
-// Compares a module with the numbers that Python computed: names, first weights, state dict, outputs and gradients.
+// Compares a module with what Python computed: names, first weights, state dict, outputs and gradients.
 #pragma once
 
 #include <cmath>
@@ -60,8 +60,8 @@ struct Case {
   bool hidden_rows;                         // a mask may hide every key of a row: NaN in Python, zero here
 };
 
-// Allowed differences, relative to the largest number of a tensor, or of all gradients. The two sides add up products in
-// different orders, which costs some units of the last place.
+// Allowed differences, relative to the largest number of a tensor, or of all gradients. The two sides add up
+// products in different orders, which costs some units of the last place.
 constexpr double kOutput = 1e-5;
 constexpr double kGradient = 2e-5;
 constexpr double kFloat64 = 1e-10;
