@@ -70,10 +70,9 @@ Outcome run_each_sequence(const Problem& problem) {
 // The fastest backend comes first; the reference, which can express every problem, ends each list.
 constexpr BackendFunctions kReference = {Backend::Reference, "the composed definition, O(L S) memory",
                                          kernels::reference::verdict, always<kernels::reference::run>, yes};
-constexpr BackendFunctions kTorch = {Backend::Torch, "PyTorch's fused kernel, O(L) memory",
-                                     each_sequence<kernels::pytorch::verdict>,
-                                     run_each_sequence<kernels::pytorch::run>,
-                                     each_sequence<kernels::pytorch::verdict_after_all>};
+constexpr BackendFunctions kTorch = {
+    Backend::Torch, "PyTorch's fused kernel, O(L) memory", each_sequence<kernels::pytorch::verdict>,
+    run_each_sequence<kernels::pytorch::run>, each_sequence<kernels::pytorch::verdict_after_all>};
 constexpr std::array<BackendFunctions, 3> kElsewhere = {{
     {Backend::Native, "this package's CPU kernel, O(L) memory", kernels::native_cpu::verdict,
      always<kernels::native_cpu::run>, yes},

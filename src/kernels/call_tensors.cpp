@@ -135,9 +135,7 @@ Outcome run_by_sequence(const Problem& packed, const std::function<Outcome(const
     if (packed.logsumexp) logsumexps.push_back(std::move(one.result.logsumexp));
   }
   // The tokens lie in memory as (Tq, H, Dv).
-  return {{at::cat(outputs, 1).transpose(1, 2),
-           {},
-           packed.logsumexp ? at::cat(logsumexps, 2) : at::Tensor()},
+  return {{at::cat(outputs, 1).transpose(1, 2), {}, packed.logsumexp ? at::cat(logsumexps, 2) : at::Tensor()},
           {}};
 }
 

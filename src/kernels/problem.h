@@ -124,8 +124,8 @@ struct Outcome {
 /// The n-th sequence of a packed problem, as a problem of its own.
 Problem sequence_of(const Problem& packed, size_t n);
 
-/// The results of a packed problem, of which `run` computes one sequence after the other, or the verdict of the
-/// first sequence that it refuses.
+/// The results of a packed problem, of which `run` computes one sequence after the other, or the verdict of
+/// the first sequence that it refuses.
 Outcome run_by_sequence(const Problem& packed, const std::function<Outcome(const Problem&)>& run);
 
 }  // namespace attentive::kernels

@@ -84,7 +84,7 @@ std::vector<std::string> page_paths() {
 }
 
 std::vector<Block> blocks_of(const std::string& page) {
-  static const std::regex marker("^<!-- (example|file|lines of): (\\S+) -->$");
+  static const std::regex marker("^<!-- (example|file|lines of|ported): (\\S+) -->$");
   const auto lines = lines_of(page);
   std::vector<Block> blocks;
   for (size_t n = 0; n < lines.size();) {

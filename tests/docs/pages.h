@@ -24,8 +24,8 @@ std::vector<std::string> page_paths();
 // A fenced block, with the lines between its fences, and the `text` block that follows it after an empty
 // line.
 struct Block {
-  // From `<!-- kind: name -->` in the line above the block: an example, a file shown word for word, or "lines
-  // of" a file.
+  // From `<!-- kind: name -->` in the line above the block: an example, a file shown word for word, "lines of" a
+  // file, or "ported", which attentive-port reads or writes.
   std::string kind, name;
   std::string language, code, output;
   size_t first_line = 0, last_line = 0;  // from the opening fence to the end of the output

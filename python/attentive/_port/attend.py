@@ -738,6 +738,9 @@ class _Finder:
         """What else reads or changes the names that the call stands for."""
         statements = self.block
         for mask in plan.masks:
+            ranks = {kind.rank for kind in self.view.raw_kinds(mask.node) if isinstance(kind, kinds.Tensor)}
+            if mask.rank is None and ranks <= {2, len(scores)}:
+                mask.rank = len(scores)  # as it stands, a mask of two dimensions is that of every item and head
             if not mask.view and (mask.rank is None or mask.rank > len(scores)):
                 raise _No("a mask's rank varies or is above that of the scores")
         if plan.dropout and plan.layout != sorted(plan.layout):

@@ -73,8 +73,33 @@ def _check(names, wanted, pattern):
         raise Refusal(f"the einops pattern '{pattern}' does not have the same names on both sides")
 
 
+def _trailing(x, pattern, sizes):
+    """A pattern whose sides begin with `...`, for any number of dimensions: positions count from the end."""
+    left, right = (_side(part, pattern)[1:] for part in pattern.split("->"))
+    code, names, behind = x.primary, [name for group in left for name in group], 0
+    for group in reversed(left):
+        if not group:
+            code += f".squeeze({-behind - 1})"
+        elif len(group) > 1:
+            code += f".unflatten({-behind - 1}, {{{', '.join(sizes.get(name, '-1') for name in group)}}})"
+        behind += len(group)
+    wanted = [name for group in right for name in group]
+    _check(names, wanted, pattern)
+    moved = [i for i, name in enumerate(wanted) if names[i] != name]
+    if len(moved) > 2:
+        raise Refusal(f"the einops pattern '{pattern}' needs a tensor whose number of dimensions does not vary")
+    code += f".transpose({moved[0] - len(names)}, {moved[1] - len(names)})" if moved else ""
+    behind = len(wanted)
+    for group in right:
+        behind -= len(group)
+        code += f".unsqueeze({-behind - 1})" if not group else f".flatten({-behind - len(group)}, {-behind - 1})" if len(group) > 1 else ""
+    return code
+
+
 def rearrange(x, pattern, sizes):
     """einops.rearrange; `sizes` are the texts of its named sizes."""
+    if getattr(x.kind, "rank", None) is None and all(part.split()[:1] == ["..."] and part.count("...") == 1 for part in pattern.split("->")):
+        return _trailing(x, pattern, sizes)
     left, right = _sides(x, pattern)
     code, names = _split(x.primary, left, sizes, pattern)
     wanted = [name for group in right for name in group]

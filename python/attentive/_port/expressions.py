@@ -1078,6 +1078,8 @@ class Expressions:
             raise Refusal(f"`{ast.unparse(node)[:60]}` hands on **kwargs", node)
         text = self.at(node, modules.construct, cls, arguments, keywords)
         self.unit.includes.update(modules.includes(text))
+        if text.startswith("attentive::compat::") and "LayerNorm" not in text.split("(")[0]:
+            self.unit.recognised.append(f"{self.unit.loaded.place(self.path, node.lineno)}: nn.{cls.__name__}, as {text.split('(')[0]}")
         self.unit.compat_norm |= text.startswith("attentive::compat::LayerNorm")
         return text
 

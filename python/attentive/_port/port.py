@@ -65,10 +65,11 @@ class Driver:
         given, found = dict(sizes), []
         with contextlib.redirect_stdout(io.StringIO()):
             for name, node in [(None, a) for a in call.args] + [(k.arg, k.value) for k in call.keywords]:
-                if isinstance(node, ast.Starred):
-                    found += [(None, node, value) for value in self.loaded.evaluate(ast.unparse(node.value), given, "--inputs")]
+                starred = isinstance(node, ast.Starred)
+                value = self.loaded.evaluate(ast.unparse(node.value if starred else node), given, "--inputs")
+                if starred:
+                    found += [(None, ast.parse(f"({ast.unparse(node.value)})[{at}]", mode="eval").body, item) for at, item in enumerate(value)]
                     continue
-                value = self.loaded.evaluate(ast.unparse(node), given, "--inputs")
                 given |= {name: value} if name else {}
                 found.append((name, node, value))
         return found
