@@ -78,7 +78,12 @@ def run(path, name, *arguments, inputs="randn(B, T, 8)", out="out"):
 
 @pytest.mark.parametrize("case", cases.cases(), ids=lambda case: case.id)
 def test_class_is_written(case, tmp_path):
-    written = build(case, tmp_path)
+    try:
+        written = build(case, tmp_path)
+    except Refusal as error:
+        assert case in cases.FURTHER, load.described(error)
+        assert f"{case.file}:" in load.described(error)
+        return
     assert len(written.recognised) == case.attention, (written.recognised, written.composed)
     assert bool(written.composed) == bool(case.composed), (case.composed, written.composed)
     assert written.hidden_rows == case.hidden_rows

@@ -51,8 +51,8 @@ def options_of(case, name):
 
 
 def write(job):
-    """Translates one class in a process of its own: what went wrong, or None."""
-    case, folder, change = job
+    """Translates one class in a process of its own: (what went wrong, whether that is allowed), or None."""
+    case, folder, change, may_refuse = job
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     package = PACKAGE
@@ -62,7 +62,7 @@ def write(job):
         file, text, replacement = change
         before = (package / "_port" / file).read_text()
         if before.count(text) != 1:
-            return f"{folder.name}: {file} has {text!r} {before.count(text)} times"
+            return f"{folder.name}: {file} has {text!r} {before.count(text)} times", False
         (package / "_port" / file).write_text(before.replace(text, replacement))
     sys.path.insert(0, str(package))
     torch.set_num_threads(1)
@@ -72,9 +72,10 @@ def write(job):
 
             port.build(options_of(case, folder.name), folder)
     except BaseException as error:
+        from _port.kinds import Refusal
         from _port.load import described
 
-        return f"{folder.name}: {described(error)}"
+        return f"{folder.name}: {described(error)}", may_refuse and isinstance(error, Refusal)
     shutil.rmtree(folder / "package", ignore_errors=True)
     return None
 
@@ -152,22 +153,24 @@ def main():
     sys.path.insert(0, str(ROOT / "python/tests/port"))
     import cases
 
-    chosen = [case for case in cases.cases() if not wanted or case.id in wanted]
+    further = [*cases.FURTHER, *(cases.case(r.cls, r.args, r.inputs, file=r.file) for r in cases.REFUSED if r.or_equal)]
+    chosen = [case for case in dict.fromkeys([*cases.cases(), *further]) if not wanted or case.id in wanted]
     by_name = {case.id: case for case in chosen}
-    jobs = [(case, folder / "new" / case.id, None) for case in chosen]
-    jobs += [(by_name[name], folder / "new" / f"broken_{at}_{name}", change)
+    jobs = [(case, folder / "new" / case.id, None, case in further) for case in chosen]
+    jobs += [(by_name[name], folder / "new" / f"broken_{at}_{name}", change, False)
              for at, (name, *change) in enumerate(broken) if name in by_name]
     shutil.rmtree(folder / "new", ignore_errors=True)
     with multiprocessing.get_context("fork").Pool(2, maxtasksperchild=1) as pool:
         answers = pool.map(write, jobs, chunksize=1)
-    print(*filter(None, answers), sep="\n")
-    if any(answers) and "--all" not in arguments:
+    for text, allowed in filter(None, answers):
+        print(text, "(allowed)" if allowed else "")
+    if not all(answer is None or answer[1] for answer in answers) and "--all" not in arguments:
         sys.exit(1)
     jobs = [job for job, problem in zip(jobs, answers) if problem is None]
     shared = folder / "checks.h"
     shutil.copy2(PACKAGE / "_port/templates/checks.h", shared)
     tests = []
-    for case, made, change in jobs:
+    for _, made, change, _ in jobs:
         (made / "checks.h").unlink()
         (made / "checks.h").symlink_to(shared)  # one file for #pragma once
         kept = folder / "cases" / made.name
