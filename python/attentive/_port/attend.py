@@ -548,6 +548,8 @@ class _Finder:
             if len(parts) != self.rank(node.value) or not slices:
                 return ()
             base, rows, columns = node.value, *parts[-2:]
+        while self.called(base)[0] in CASTS or self.called(base)[0] == "bool":
+            base = self.called(base)[1][0]
         if _key(base) is None or not _key(base).startswith("self.") or (self.rank(base) or 0) < 2:
             return ()
         if rows is None or (rows.lower is None and columns.lower is None):
