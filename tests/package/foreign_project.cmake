@@ -1,5 +1,6 @@
 # Configures, builds and runs one foreign project from nothing:
-#   cmake -DSOURCE=… -DBINARY=… -DPROGRAMS=…;… [-DTARGETS=…;…] [-DARGUMENTS=…;…] [-DINSTALL=<prefix>] [-DTESTS=ON] -P foreign_project.cmake
+#   cmake -DSOURCE=… -DBINARY=… -DPROGRAMS=…;… [-DTARGETS=…;…] [-DARGUMENTS=…;…] [-DINSTALL=<prefix>] [-DTESTS=ON]
+#         -P foreign_project.cmake
 # It builds TARGETS, or the whole project if there are none. If INSTALL is given, it also installs everything
 # that the project installs; with TESTS, it runs the project's own tests.
 

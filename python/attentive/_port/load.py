@@ -164,9 +164,7 @@ class Loaded:
 
     def comments(self, path):
         """Each comment by its line: (text without #, whether it has the line for itself)."""
-        tokens = tokenize.generate_tokens(io.StringIO(self.sources[path].text).readline)
-        found = [token for token in tokens if token.type == tokenize.COMMENT]
-        return {t.start[0]: (t.string.lstrip("#").strip(), not t.line[: t.start[1]].strip()) for t in found}
+        return _comments(self.sources[path].text)
 
     def licence(self, path):
         """The comments that a file begins with, and its docstring if it speaks of a licence; may be empty."""
@@ -430,6 +428,13 @@ def described(error):
     """`Loaded.described` of the file that was loaded last."""
     loaded = next((finder.loaded for finder in sys.meta_path if isinstance(finder, _Finder)), None)
     return loaded.described(error) if loaded else f"{type(error).__name__}: {error}"
+
+
+@functools.lru_cache(8)
+def _comments(text):
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    found = [token for token in tokens if token.type == tokenize.COMMENT]
+    return {t.start[0]: (t.string.lstrip("#").strip(), not t.line[: t.start[1]].strip()) for t in found}
 
 
 def _packages(path):

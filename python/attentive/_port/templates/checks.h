@@ -1,5 +1,4 @@
-// Compares a module with the numbers that Python computed: names, first weights, state dict, outputs,
-// gradients.
+// Compares a module with what Python computed: names, first weights, state dict, outputs and gradients.
 #pragma once
 
 #include <cmath>
