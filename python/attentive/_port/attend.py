@@ -1196,7 +1196,8 @@ def _write(f, plan):
     call = f"attentive::attention({q}, {k}, {v}, {{{', '.join(options)}}}"
     kind = f.kind(plan.use)
     if not plan.wanted:
-        f.substitute(plan.use, _reordered(f"{call}{''.join(f', {mask}' for mask in masks)})", plan.out), kind)
+        code = _reordered(f"{call}{''.join(f', {mask}' for mask in masks)})", plan.out)
+        f.substitute(plan.use, code + (".contiguous()" if _drawn_from(f, plan) else ""), kind)
         return []
     state, node, axes = plan.wanted[:3]
     extras = [f".mask = {mask}" for mask in masks] + [f".weights = attentive::Weights::{state}"]
@@ -1236,6 +1237,17 @@ def apply(f, plans):
         before.setdefault(id(target), []).append(Emitted(lambda f, plan=plan: _write(f, plan)))
         before[id(target)] += [plan.wanted[3]] if moved else []
     return _rebuilt(statements, before, instead)
+
+
+def _drawn_from(f, plan):
+    """Whether dropout is drawn over the call's output: it draws in the order of memory, so that order must be Python's."""
+    target = plan.statement.targets[0] if isinstance(plan.statement, ast.Assign) else None
+    for call in ast.walk(f.function):
+        if isinstance(call, ast.Call) and call.args and f.call_draws(call):
+            held = isinstance(target, ast.Name) and plan.statement.value is plan.use and isinstance(call.args[0], ast.Name) and call.args[0].id == target.id
+            if call.args[0] is plan.use or held:
+                return True
+    return False
 
 
 def _gather(before, instead, plan, mask):

@@ -123,6 +123,9 @@ class Translator(Expressions, Statements):
         if any(isinstance(n, ast.Yield | ast.YieldFrom | ast.Await) for n in ast.walk(self.function)):
             raise Refusal(f"{self.function.name} is a generator; return a list", self.function, self.path)
         self.signature()
+        for node in ast.walk(self.function):
+            if isinstance(node, ast.Attribute) and node.attr.startswith("register_") and node.attr.endswith("hook"):
+                raise Refusal(f"{node.attr} has no translation; do in forward what the hook does", node, self.path)
         for decorator in self.function.decorator_list:
             self.decorated(decorator)
         body = self.body_nodes
@@ -685,6 +688,8 @@ class Unit:
         if owner is None or not is_own(owner):
             raise Refusal(f"{cls.__name__}.{name} is not defined in the class")
         self.needs.setdefault(owner, {})[name] = True
+        for derived in self.overriding(owner, name):
+            self.needs.setdefault(next(b for b in derived.__mro__ if name in vars(b)), {})[name] = True
         if owner is not cls:
             self.translation(owner)
 
@@ -706,8 +711,9 @@ class Unit:
             self.translation(constructor)
             return self.translation(owner)
         name = getattr(function, "__qualname__", "").split(".")
+        function = getattr(function, "__func__", function)
         for cls in list(self.classes):
-            if len(name) > 1 and cls.__name__ == name[-2] and vars(cls).get(name[-1]) in (function, getattr(function, "__func__", None)):
+            if len(name) > 1 and cls.__name__ == name[-2] and getattr(vars(cls).get(name[-1]), "__func__", vars(cls).get(name[-1])) is function:
                 return self.classes[cls]
         for cls in self.instances:
             if is_own(cls) and any(inspect.unwrap(v) is inspect.unwrap(function) for v in vars(cls).values() if inspect.isfunction(v)):
@@ -729,7 +735,11 @@ class Unit:
                 if self.recorder.called(self.loaded.definition(base.forward)[1]):
                     self.needs.setdefault(base, {})["forward"] = True
                 break
-        self.items.append(("class", cls, translation.text()))
+        try:
+            self.items.append(("class", cls, translation.text()))
+        except Refusal as refusal:
+            refusal.path, refusal.line = refusal.path or translation.path, refusal.line or translation.tree.lineno
+            raise
 
     def generate(self, driver):
         """Translates everything; `driver` is the (path, tree) of make and the calls. Repeats until no new need appears."""

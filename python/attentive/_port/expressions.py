@@ -85,6 +85,8 @@ class Expressions:
             kind = self.unit.recorder.kind(node, self.owners)
             if kind is not None:
                 return self.unit.resolve(kind, lambda: self.modules(node))
+        if isinstance(node, ast.Attribute) and self.is_self(node.value) and self.cls is not None and not self.blind:
+            return self.unit.attribute_kind(self.cls, node.attr)
         return self.locals.get(node.id) if isinstance(node, ast.Name) else self.guess(node)
 
     def guess(self, node):
@@ -653,6 +655,8 @@ class Expressions:
             return True
         if isinstance(kind, List) or is_numbers(kind) or isinstance(kind, Size):
             return True
+        if isinstance(node, ast.IfExp):
+            return any(self.is_vector(part) for part in (node.body, node.orelse) if self.kind(part) is not None)
         if isinstance(node, ast.Call):
             function = self.static(node.func)
             name = getattr(function, "__name__", "") if function is not None else getattr(node.func, "attr", "")
@@ -660,7 +664,7 @@ class Expressions:
                 return True
             if isinstance(kind, Tuple) and kinds.is_tensors(kind):
                 own = inspect.isfunction(function) and self.unit.loaded.definition(function) is not None
-                is_method = function is None and isinstance(node.func, ast.Attribute) and isinstance(self.kind(node.func.value), Tensor)
+                is_method = function is None and isinstance(node.func, ast.Attribute) and not isinstance(self.kind(node.func.value), Module)
                 return (is_method or not own and function is not None) and schema.returns_vector(name)
         return isinstance(node, ast.ListComp | ast.GeneratorExp)
 

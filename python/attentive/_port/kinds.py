@@ -111,7 +111,7 @@ class Config(Kind):
         value = self.value
         if isinstance(value, dict):
             return dict(value)
-        names = getattr(value, "_fields", None) or list(getattr(value, "__dataclass_fields__", ()))
+        names = list(getattr(value, "_fields", ())) or list(getattr(value, "__dataclass_fields__", ()))
         names += [name for name in getattr(value, "__dict__", {}) if name not in names]
         constants = {
             name: item

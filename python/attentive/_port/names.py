@@ -30,6 +30,8 @@ def identifier(name):
 
 def member(name, class_names=()):
     """A name of a member or a method."""
+    if name == "clone":
+        return "own_clone"  # Module has a clone_
     return name + "_" if name in _WORDS or name in _MODULE_WORDS or name in class_names else name
 
 

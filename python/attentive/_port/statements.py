@@ -188,7 +188,12 @@ class Statements:
     def statement_Pass(self, node):
         pass
 
-    statement_Delete = statement_Global = statement_Nonlocal = statement_Pass
+    statement_Delete = statement_Pass
+
+    def statement_Global(self, node):
+        raise Refusal(f"{', '.join(node.names)} is changed by a call; keep it in the module", node)
+
+    statement_Nonlocal = statement_Global
 
     def statement_Import(self, node):
         space = {}
@@ -473,6 +478,13 @@ class Statements:
                 self.store_name(target.id, code, kind, node)
         elif isinstance(target, ast.Attribute) and self.is_self(target.value):
             self.cls.set(target.attr, kind)
+            if isinstance(kind, Module):
+                code = f'{self.registers(target.attr)}("{target.attr}", {code})'
+            elif self.unit.is_stored(self.cls, target.attr, "_parameters"):
+                raise Refusal(f"self.{target.attr}: assign each parameter in a statement of its own", node)
+            elif self.unit.is_stored(self.cls, target.attr, "_buffers") and target.attr not in self.cls.unsaved:
+                self.unit.helper("set_buffer")
+                code = f'set_buffer(*this, "{target.attr}", {code})'
             self.out(f"{self.member(target.attr)} = {code};")
         else:
             raise Refusal(f"an assignment to `{ast.unparse(target)[:60]}`", node)
@@ -694,7 +706,11 @@ class Statements:
             self.out(f'{target} = {self.registers(name)}("{name}", torch::nn::{cls.__name__}());')
             self.fill(cls, target, value)
         else:
-            self.out(f'{target} = {self.registers(name)}("{name}", {self.code(value)});')
+            code = self.code(value)
+            if not self.constructor and not self.cls.inherited(name) and name not in self.cls.registered:
+                self.out(f'{target} = {target}.is_empty() ? register_module("{name}", {code}) : replace_module("{name}", {code});')
+            else:
+                self.out(f'{target} = {self.registers(name)}("{name}", {code});')
 
     def registers(self, name):
         """register_module, or replace_module where a base class set the member before."""
