@@ -68,7 +68,7 @@ class Translator(Expressions, Statements):
         self.locals, self.inline, self.renamed, self.narrowed = {}, {}, {}, {}
         self.statics, self.substituted, self.substituted_kind = {}, {}, {}
         self.lines, self.depth, self.ordered, self.hoisted = [], 0, set(), {}
-        self.declarations, self.dicts, self.displays, self.pointers, self.promoted = {}, {}, {}, set(), set()
+        self.declarations, self.dicts, self.displays, self.pointers, self.promoted, self.kept_lists = {}, {}, {}, set(), set(), set()
         self.blind, self.base_call = False, ""
         self.in_template = cls is not None and cls.template_parameters() != []
         self.taken = set()
@@ -120,8 +120,9 @@ class Translator(Expressions, Statements):
         return self._signature
 
     def translate(self):
-        if any(isinstance(n, ast.Yield | ast.YieldFrom | ast.Await) for n in ast.walk(self.function)):
-            raise Refusal(f"{self.function.name} is a generator; return a list", self.function, self.path)
+        for node in ast.walk(self.function):
+            if isinstance(node, ast.Yield | ast.YieldFrom | ast.Await):
+                raise Refusal(f"`yield` makes {self.function.name} a generator; return a list", node, self.path)
         self.signature()
         for node in ast.walk(self.function):
             if isinstance(node, ast.Attribute) and node.attr.startswith("register_") and node.attr.endswith("hook"):
@@ -628,7 +629,7 @@ class Unit:
     @staticmethod
     def check_hooks(module):
         if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks:
-            raise Refusal(f"{type(module).__name__} has hooks; call what they do in forward")
+            raise Refusal(f"{type(module).__name__} has hooks; call what they do in forward", path="")
 
     def reset(self):
         self.items, self.functions, self.structs = [], {}, {}
@@ -642,7 +643,7 @@ class Unit:
         """The ClassTranslation of an own class."""
         if cls not in self.classes:
             if self.loaded.definition(cls) is None:
-                raise Refusal(f"the source of class {cls.__name__} ({cls.__module__}) is not at hand; only classes of the file and its folder are translated")
+                raise Refusal(f"the source of class {cls.__name__} ({cls.__module__}) is not at hand; only classes of the file and its folder are translated", path=self.loaded.main)
             self.variants[cls] = self.find_variants(cls)
             self.class_names.add(names.class_name(cls))
             self.classes[cls] = ClassTranslation(self, cls)
@@ -724,12 +725,12 @@ class Unit:
         """Adds a class and, before it, what it is made of."""
         self.emitted.add(cls)
         translation = self.translation(cls)
-        if is_own(translation.base):
-            self.need_class(translation.base)
         for module in self.instances.get(cls, {}).values():
             for child in module.modules():
                 if child is not module and is_own(type(child)):
                     self.need_class(type(child))
+        if is_own(translation.base):
+            self.need_class(translation.base)
         for base in cls.__mro__:
             if "forward" in vars(base) and is_own(base):
                 if self.recorder.called(self.loaded.definition(base.forward)[1]):

@@ -233,6 +233,8 @@ class Expressions:
             if isinstance(value, types.FunctionType) and self.unit.loaded.definition(value):
                 return self.function_value(value, node)
             return self.literal(value, node)
+        if self.function.args.kwarg is not None and name == self.function.args.kwarg.arg:
+            raise Refusal(f"`{name}`, the keywords of {self.function.name}, are read; name the arguments", node)
         raise Refusal(f"the name {name} is not known here", node)
 
     def function_value(self, function, node):
@@ -554,6 +556,9 @@ class Expressions:
     def code_IfExp(self, node):
         test = self.condition(node.test)
         if test in ("true", "false"):
+            left = node.orelse if test == "true" else node.body
+            if self.kind(left) is None and not self.blind:
+                self.unit.never(self.path, left.lineno)
             return self.code(node.body if test == "true" else node.orelse)
         body, other = self.kind(node.body), self.kind(node.orelse)
         if body is None or other is None:
@@ -570,6 +575,8 @@ class Expressions:
         code = self.code(node)
         if is_none(node) or self.kind(node) == kinds.NONE:
             return "std::nullopt" if isinstance(kind, Optional) else f"{cpp_type(kind, node)}()"
+        if isinstance(self.kind(node), Optional) and not isinstance(kind, Optional):
+            return f"*{primary(code)}"
         if isinstance(kind, Optional):
             return f"{cpp_type(kind, node)}({code})"
         if kind == kinds.STR or code.startswith("{"):
@@ -825,6 +832,10 @@ class Expressions:
 
     def container_method(self, node, kind):
         name, target = node.func.attr, self.code(node.func.value)
+        if isinstance(kind, List) and ast.unparse(node.func.value) in self.kept_lists:
+            raise Refusal(f"`{ast.unparse(node)[:60]}` changes a list that was put into another; C++ holds a copy there", node)
+        if isinstance(kind, List) and name == "append" and isinstance(self.kind(node.args[0]), List):
+            self.kept_lists.add(ast.unparse(node.args[0]))
         if isinstance(kind, List) and name == "append":
             code = self.code(node.args[0])
             return f"{target}.push_back({f'torch::nn::AnyModule({code})' if self.any_modules(node.func.value) else code})"
@@ -1027,6 +1038,8 @@ class Expressions:
             return self.as_vector(node.args[0])
         if cls in (torch.device,):
             return f"torch::Device({', '.join(self.code(a) for a in node.args)})"
+        if cls is torch.autograd.Variable:
+            return self.code(node.args[0])  # a tensor, since PyTorch 0.4
         if cls is nn.Parameter:
             return self.code(node.args[0] if node.args else next(k.value for k in node.keywords if k.arg == "data"))
         if cls is torch.Tensor or cls.__name__ in ("FloatTensor", "LongTensor"):

@@ -89,13 +89,16 @@ class Driver:
                 if held is value:
                     return name
             taken = {name for name, _ in seen}
-            base = word if word and word not in ("module", "inputs") else "x"
+            base = word if word and word != "module" else "x"
             name = base if base not in taken else f"{base}_{len(seen) + 1}"
             seen.append((name, value))
             return name
-        if isinstance(value, tuple | list) and any(isinstance(item, torch.Tensor) for item in value):
+        if isinstance(value, tuple | list) and self.tensors(value):
             items = [self.spread(item, node, word, seen) for item in value]
             return f"[{', '.join(items)}]" if isinstance(value, list) else f"({', '.join(items)},)"
+        sizes = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} & set(self.options.sizes[0])
+        if sizes:
+            raise Refusal(f"--inputs: {ast.unparse(node)!r} depends on {', '.join(sorted(sizes))}, but is no tensor; give a constant and one --size")
         return ast.unparse(node)
 
     @staticmethod
@@ -191,6 +194,8 @@ def record(driver, recorder, runs):
                     continue
             kept.append(run)
         if driver.loss:
+            if driver.options.loss is None and not isinstance(call(driver, root, runs[0]), torch.Tensor):
+                raise Refusal("forward returns no tensor; give --loss, an expression of its result y")
             driver.loss(root.train(), *(t.clone() for t in runs[0].inputs))
     return root, kept, notes
 

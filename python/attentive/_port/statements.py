@@ -36,10 +36,10 @@ class Statements:
             self.out(f"{cpp_type(kind, node)} {identifier(name)}{self.initial(kind)};", declares=identifier(name))
             self.locals[name] = kind
         method = getattr(self, "statement_" + type(node).__name__, None)
-        if method is None:
-            raise Refusal(f"{type(node).__name__} statements have no translation", node)
         saved = self.ordered
         try:
+            if method is None:
+                raise Refusal(f"{type(node).__name__.lower()} statements have no translation", node)
             self.ordered = set(saved) | self.draw_order(node)
             method(node)
         except Refusal as refusal:
@@ -188,7 +188,9 @@ class Statements:
     def statement_Pass(self, node):
         pass
 
-    statement_Delete = statement_Pass
+    def statement_Delete(self, node):
+        if not all(isinstance(target, ast.Name) for target in node.targets):
+            raise Refusal(f"`{ast.unparse(node)}` has no translation; build the list without it", node)
 
     def statement_Global(self, node):
         raise Refusal(f"{', '.join(node.names)} is changed by a call; keep it in the module", node)
@@ -361,7 +363,7 @@ class Statements:
             self.assign(node.target, node.value, node)
 
     def statement_Assign(self, node):
-        if len(node.targets) > 1 and isinstance(node.value, ast.Call):
+        if len(node.targets) > 1 and not isinstance(node.value, ast.Constant):
             self.assign(node.targets[-1], node.value, node)
             for target in reversed(node.targets[:-1]):
                 self.store(target, self.target_text(node.targets[-1]), self.kind(node.value), node)
@@ -407,7 +409,7 @@ class Statements:
             return
         if isinstance(kind, Config) and isinstance(value, ast.Dict | ast.Call) and self.bind_display(name, value):
             return
-        if isinstance(kind, List) and kind.item is None or kind == Tuple():
+        if (isinstance(kind, List) and kind.item is None or kind == Tuple()) and not isinstance(value, ast.Name | ast.Attribute):
             kind = self.assigned_kind(name) or kind
             if isinstance(kind, Tuple):
                 kind = List(merge(list(kind.items)))
@@ -653,6 +655,8 @@ class Statements:
         whole = merge([kind, self.unit.attribute_kind(recorder, name)])
         if isinstance(whole, Many) and all(isinstance(k, Class | Function) for k in whole.kinds):
             raise Refusal(f"self.{name} is {names.describe(whole)}; give it one value, or make it a module", node)
+        if isinstance(whole, Many) and not isinstance(whole.kinds[0], Module) or isinstance(whole, kinds.Simple) and whole not in names.SIMPLE:
+            raise Refusal(f"self.{name} is {names.describe(whole)}; no one C++ type holds that", node)
         recorder.set(name, whole)
         target = self.member(name)
         if isinstance(kind, Module) or (isinstance(kind, Many) and isinstance(kind.kinds[0], Module)):
@@ -805,7 +809,9 @@ class Statements:
             return
         test = self.condition(node.test)
         if test in ("true", "false"):
-            self.depth -= 0
+            left = node.orelse if test == "true" else node.body
+            if left and not self.ran(node, "orelse" if test == "true" else "body"):
+                self.unit.never(self.path, left[0].lineno)
             self.statements(node.body if test == "true" else node.orelse)
             self.commented = max(self.commented, node.end_lineno)
             return

@@ -142,10 +142,10 @@ class KeywordsOfAnything(nn.Module):
 
     def __init__(self, name, **options):
         super().__init__()
-        self.name, self.options = name, options
+        self.name, self.options = name, options  # here
 
     def forward(self, x):
-        return getattr(F, self.name)(x, **self.options)  # here
+        return getattr(F, self.name)(x, **self.options)
 
 
 class YieldsStates(nn.Module):
