@@ -28,6 +28,7 @@ class Parameter:
     value: object = None
     changed: bool = False
     template: str = ""
+    keyword: bool = False  # an entry of **kwargs
     text: str = ""  # of the default
 
 
@@ -117,7 +118,16 @@ class Translator(Expressions, Statements):
                     self.local_names.discard(parameter.name)
                 elif parameter.state == "live":
                     self.locals[parameter.name] = parameter.kind
+            entries = [p.name for p in self._signature.parameters if p.keyword]
+            if entries and self.function.args.kwarg is not None:
+                self.local_names |= set(entries)
+                self.displays[self.function.args.kwarg.arg] = [(name, self.name_node(name)) for name in entries]
         return self._signature
+
+    def name_node(self, name):
+        node = ast.copy_location(ast.Name(name, ast.Load()), self.function)
+        node.uid = -next(self.unit.counter)
+        return node
 
     def translate(self):
         for node in ast.walk(self.function):
@@ -440,7 +450,8 @@ class ClassTranslation:
         """Head and body of the class."""
         self.members, self.registered = {}, set()
         name = names.class_name(self.cls)
-        template = [(member, f"{member[:1].upper()}{member[1:].strip('_')}") for member in self.template_parameters()]
+        words = {member: f"{member[:1].upper()}{member[1:].strip('_')}" for member in self.template_parameters()}
+        template = [(member, "Inner" if word == "Module" else word) for member, word in words.items()]  # Module is the base's name
         out = []
         constructor = self.constructor(name, dict(template))
         done = {}
@@ -456,7 +467,9 @@ class ClassTranslation:
         base = "torch::nn::Module" if self.base is nn.Module else names.class_name(self.base) + "Impl" if is_own(self.base) else modules.holder(self.base) + "Impl"
         out += [head] if head else []
         out += [f"class {name}Impl : public {base} {{", " public:", *constructor, ""]
-        for text in [done[m] for m in self.methods if m in done]:
+        if self.base is nn.Sequential and "forward" not in self.methods:
+            done["forward"] = ["  torch::Tensor forward(const torch::Tensor& x) {", "    return torch::nn::SequentialImpl::forward(x);", "  }"]
+        for text in [done[m] for m in dict.fromkeys([*self.methods, *done]) if m in done]:
             out += [*text, ""]
         out += self.moves()
         out += self.clone(name) if self.unit.copies and not template else []
@@ -842,6 +855,15 @@ class Unit:
         for argument in arguments.kwonlyargs:
             parameters.append(self.parameter(argument, tree, path, owners, defaults, argument.arg in stored))
         if arguments.kwarg is not None:
+            found = recorder.keywords(tree, arguments.kwarg.arg, owners) if owners is None else None
+            if found and not any(isinstance(k, Many) or k == kinds.NONE for k in found.values()):
+                for key, kind in found.items():
+                    named = Parameter(key, self.resolve(kind, lambda: []), keyword=True)
+                    if isinstance(kind, Class | Function):
+                        named.state, named.value = "static", kind.cls if isinstance(kind, Class) else kind.function
+                    parameters.append(named)
+                result = self.resolve(recorder.returns(tree, owners), lambda: [])
+                return Signature(parameters, result, "void" if result in (None, kinds.NONE) else cpp_type(result, tree))
             seen = [k for k in recorder._arguments[tree.uid].get(arguments.kwarg.arg, {})]
             if any(isinstance(key[1], Config) and key[1].fields() for key in seen) and any(
                 isinstance(n, ast.Call) and any(k.arg is None for k in n.keywords) for n in ast.walk(tree)):

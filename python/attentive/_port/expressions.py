@@ -174,7 +174,11 @@ class Expressions:
         self.substituted[node.uid] = (code, kind)
 
     def operand(self, node):
-        return Operand(self.code(node), self.kind(node), self.constant(node))
+        constant, code = self.constant(node), self.code(node)
+        if constant is UNKNOWN and self.kind(node) == kinds.STR and len(set(self.values(node))) == 1:
+            constant = next(iter(set(self.values(node))))  # a word that chooses an operation
+            self.out(f"TORCH_CHECK({code} == {self.literal(constant)}, {self.literal(ast.unparse(node) + ' was always ' + repr(constant))});")
+        return Operand(code, self.kind(node), constant)
 
     def condition(self, node):
         """An expression as a C++ condition."""
@@ -264,12 +268,16 @@ class Expressions:
             return text
         if isinstance(kind, Tensor):
             return schema.attribute(name, self.operand(node.value))
+        if isinstance(kind, Many) and isinstance(kind.kinds[0], Module):
+            raise Refusal(f"`{ast.unparse(node)[:60]}`: {names.describe(kind)} have no attribute in common in C++", node)
         if isinstance(kind, Module):
             return self.module_attribute(node, kind)
         if isinstance(kind, Config):
             if self.kind(node) == kinds.NONE:
                 return "{}"
             self.unit.struct(kind)
+            if name not in kind.fields():
+                raise Refusal(f"`{ast.unparse(node)[:60]}` is computed by {kind.name}; make it a field", node)
             return f"{self.primary(node.value)}.{identifier(name)}"
         if isinstance(kind, Tuple) and name in ("values", "indices"):
             return f"std::get<{int(name == 'indices')}>({self.code(node.value)})"
@@ -633,6 +641,8 @@ class Expressions:
             at = self.constant(index)
             base = self.primary(value) if not self.code(value).startswith("{") else f"{cpp_type(kind, node)}{self.code(value)}"
             return f"{base}.end()[{at}]" if isinstance(at, int) and at < 0 else f"{base}[{self.code(index)}]"
+        if isinstance(value, ast.Name) and value.id in self.displays and isinstance(self.constant(index), str):
+            return self.code(dict(self.displays[value.id])[self.constant(index)])
         if isinstance(kind, Config) and isinstance(self.constant(index), str):
             self.unit.struct(kind)
             return "{}" if self.kind(node) == kinds.NONE else f"{self.primary(value)}.{identifier(self.constant(index))}"
@@ -660,7 +670,7 @@ class Expressions:
         kind = self.kind(node)
         if isinstance(node, ast.Name) and isinstance(self.locals.get(node.id), List):
             return True
-        if isinstance(kind, List) or is_numbers(kind) or isinstance(kind, Size):
+        if isinstance(kind, List) or is_numbers(kind) or isinstance(kind, Size) or isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
             return True
         if isinstance(node, ast.IfExp):
             return any(self.is_vector(part) for part in (node.body, node.orelse) if self.kind(part) is not None)
@@ -679,23 +689,25 @@ class Expressions:
 
     def code_ListComp(self, node):
         kind = self.kind(node)
-        if len(node.generators) != 1:
-            raise Refusal("a comprehension over two loops; write the loops", node)
         generator = node.generators[0]
         item = kind.item if isinstance(kind, List) else None
-        if self.simple_unroll(generator):
+        if len(node.generators) == 1 and self.simple_unroll(generator):
             texts = [self.code_with(generator.target, part, node.elt) for part in generator.iter.elts]
             return f"std::vector<{cpp_type(item or self.kind(node.elt), node)}>{{{', '.join(texts)}}}"
         name = self.fresh("items")
         item = item if item is not None else self.kind(node.elt)
         self.out(f"std::vector<{cpp_type(item, node)}> {name};")
 
-        def body():
-            tests = [self.condition(test) for test in generator.ifs]
-            push = f"{name}.push_back({self.code(node.elt)});"
-            self.out(f"if ({' && '.join(tests)}) {push}" if tests else push)
+        def body(at):
+            tests = [self.condition(test) for test in node.generators[at].ifs]
+            if tests:
+                self.out(f"if (!({' && '.join(tests)})) continue;")
+            if at + 1 < len(node.generators):
+                self.loop(node.generators[at + 1].iter, node.generators[at + 1].target, lambda: body(at + 1), node)
+            else:
+                self.out(f"{name}.push_back({self.code(node.elt)});")
 
-        self.loop(generator.iter, generator.target, body, node)
+        self.loop(generator.iter, generator.target, lambda: body(0), node)
         return name
 
     code_GeneratorExp = code_ListComp
@@ -735,7 +747,8 @@ class Expressions:
         if target is not None:
             return self.call_static(target, node)
         kind = self.kind(function)
-        if isinstance(kind, Many) and all(isinstance(item, Module) for item in kind.kinds):
+        held = self.cls.members.get(function.attr) if self.cls and isinstance(function, ast.Attribute) and self.is_self(function.value) else None
+        if any(isinstance(k, Many) and all(isinstance(item, Module) for item in k.kinds) for k in (kind, held)):
             return f"{self.primary(function)}.forward({', '.join(self.code(a) for a in node.args)})"
         if isinstance(function, ast.Attribute):
             if self.is_self(function.value) and self.cls is not None and not isinstance(kind, Module):
@@ -774,6 +787,8 @@ class Expressions:
             return f"{name}()"
         if name == "apply" and not self.unit.overrides(cls, name):
             return self.apply(node)
+        if name in ("to", "double", "float", "half", "bfloat16", "eval", "train", "requires_grad_") and not self.unit.overrides(cls, name):
+            return self.changed_module("this", name, node)
         owner = next((base for base in cls.__mro__ if name in vars(base)), None)
         if owner is None or not is_own(owner):
             raise Refusal(f"self.{name}(...) of {owner.__name__ if owner else cls.__name__} has no translation", node)
@@ -900,6 +915,8 @@ class Expressions:
 
     def call_module(self, kind, target, node):
         cls = kind.cls
+        if is_own(cls) and cls.forward is nn.Sequential.forward:
+            return f"{target}->forward({', '.join(self.code(a) for a in node.args)})"
         if is_own(cls):
             return f"{target}->forward({', '.join(self.bind(cls.forward, node))})"
         if cls.__module__.startswith("einops"):
@@ -984,8 +1001,8 @@ class Expressions:
     def call_einops(self, name, node):
         sizes = {keyword.arg: self.code(keyword.value) for keyword in node.keywords if keyword.arg != "reduction"}
         pattern = self.constant(node.args[1]) if len(node.args) > 1 else UNKNOWN
-        if name == "einsum":
-            raise Refusal("einops.einsum; use torch.einsum", node)
+        if name == "einsum" and isinstance(self.constant(node.args[-1]), str):
+            return self.at(node, einops.einsum, [self.operand(a) for a in node.args[:-1]], self.constant(node.args[-1]))
         if not isinstance(pattern, str):
             raise Refusal("an einops pattern that is no constant", node)
         first = node.args[0]
@@ -1207,7 +1224,7 @@ class Expressions:
             return f"{kind.name}{{}}"  # of the command line: its values are the defaults
         given = {keyword.arg: keyword.value for keyword in node.keywords}
         order = list(kind.fields())
-        given.update(zip(order, node.args, strict=False))
+        given.update(zip(order, self.starless(node.args), strict=False))
         parts = [f".{identifier(name)} = {self.code(given[name])}" for name in self.unit.struct_fields(kind) if name in given and self.kind(given[name]) != kinds.NONE]
         return f"{kind.name}{{{', '.join(parts)}}}"
 

@@ -42,6 +42,7 @@ class Recorder:
         self._branches = set()
         self._arguments = collections.defaultdict(lambda: collections.defaultdict(dict))
         self._returns = collections.defaultdict(dict)
+        self._calls, self._keywords = collections.Counter(), collections.defaultdict(dict)
         self._stack = [None]
         self._alive = {}  # modules by id, so that no id is used twice
         self.paused = False
@@ -80,11 +81,29 @@ class Recorder:
         else:
             self._stack.append(None)
         if not self.paused:
+            self._calls[uid] += 1
             for name, value in names.items():
+                if isinstance(value, dict) and value and all(isinstance(key, str) for key in value):
+                    self._note_keywords(uid, name, value)
                 if name != "self":
                     seen = self._arguments[uid][name].setdefault((self._stack[-1], kind_of(value)), {})
                     if isinstance(value, nn.Module):
                         seen[id(value)] = self._alive[id(value)] = value
+
+    def _note_keywords(self, uid, name, value):
+        for key, item in value.items():
+            seen = self._keywords[uid, name].setdefault(key, [0, {}, []])
+            seen[0] += 1
+            seen[1][self._stack[-1], kind_of(item)] = None
+            if isinstance(item, nn.Module):
+                seen[2].append(item)
+
+    def keywords(self, function, name, owners=None):
+        """Kinds of the entries of **name by key, None if not every call had them all."""
+        found = self._keywords.get((function.uid, name), {})
+        if any(count != self._calls[function.uid] for count, _, _ in found.values()):
+            return None
+        return {key: merge([k[0] for k in self._pick(seen, owners)]) for key, (_, seen, _) in found.items()}
 
     def leave(self):
         self._stack.pop()

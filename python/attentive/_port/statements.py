@@ -274,6 +274,9 @@ class Statements:
                 return
             self.base_call = f"{names.class_name(base)}Impl({', '.join(self.bind(base.__init__, call, constructor=base))})"
             return
+        if base is nn.Sequential:
+            self.fill(base, "this", call)
+            return
         text = modules.construct(base, [self.operand(a) for a in call.args], {k.arg: self.operand(k.value) for k in call.keywords})
         self.base_call = f"{modules.holder(base)}Impl{text[text.index('('):]}"
 
@@ -652,7 +655,7 @@ class Statements:
             return
         if isinstance(kind, Config):
             self.unit.struct(kind)
-        whole = merge([kind, self.unit.attribute_kind(recorder, name)])
+        whole = merge([kind, self.unit.attribute_kind(recorder, name), *([recorder.members[name]] if recorder.members.get(name) else [])])
         if isinstance(whole, Many) and all(isinstance(k, Class | Function) for k in whole.kinds):
             raise Refusal(f"self.{name} is {names.describe(whole)}; give it one value, or make it a module", node)
         if isinstance(whole, Many) and not isinstance(whole.kinds[0], Module) or isinstance(whole, kinds.Simple) and whole not in names.SIMPLE:
@@ -705,7 +708,7 @@ class Statements:
         cls = self.static(value.func) if isinstance(value, ast.Call) else None
         if isinstance(kind, Many):
             self.out(f"{target} = torch::nn::AnyModule({self.code(value)});")
-            self.out(f'register_module("{name}", {target}.ptr());')
+            self.out(f'{self.registers(name)}("{name}", {target}.ptr());')
         elif cls in _CONTAINERS:
             self.out(f'{target} = {self.registers(name)}("{name}", torch::nn::{cls.__name__}());')
             self.fill(cls, target, value)
