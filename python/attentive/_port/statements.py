@@ -706,6 +706,8 @@ class Statements:
 
     def set_module(self, name, target, value, kind, node):
         cls = self.static(value.func) if isinstance(value, ast.Call) else None
+        if isinstance(kind, Many) and any(k.cls in _CONTAINERS for k in kind.kinds):
+            raise Refusal(f"self.{name} is {names.describe(kind)}; give each a name of its own", node)
         if isinstance(kind, Many):
             self.out(f"{target} = torch::nn::AnyModule({self.code(value)});")
             self.out(f'{self.registers(name)}("{name}", {target}.ptr());')
