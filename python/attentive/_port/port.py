@@ -303,6 +303,10 @@ def driver_text(file, unit, driver, functions, holder):
     """The file that builds and calls the class as the command line did."""
     lines = ["// Builds and calls the class as the command line did.", "#pragma once", "", "#include <tuple>", "#include <vector>", "", f'#include "{file}"', "",
              f"namespace {unit.space} {{", "", *_FLAT.splitlines(), ""]
+    for name, kind in unit.structs.items():
+        fields = [names.identifier(f) for f, value in unit.struct_fields(kind).items() if isinstance(value, torch.Tensor)]
+        if fields:
+            lines += [f"inline void flatten(std::vector<torch::Tensor>& all, const {name}& value) {{", *(f"  flatten(all, value.{f});" for f in fields), "}", ""]
     for _, name, text in functions:
         lines += [*[line.replace(f" {name}(", f" {name}_(", 1) if line.startswith("inline") and name != "make" else line for line in text], ""]
     for at, arguments in enumerate(driver.parameters):

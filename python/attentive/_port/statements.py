@@ -496,6 +496,8 @@ class Statements:
 
     def store_name(self, name, code, kind, node):
         """`name = code`, with a declaration the first time."""
+        if code == self.renamed.get(name, identifier(name)) and name in self.locals:
+            return
         self.inline.pop(name, None)
         held = self.locals.get(name)
         if kind in kinds.NUMBERS and isinstance(self.assigned_kind(name) if held is None else held, Tensor):
