@@ -86,11 +86,20 @@ class Function(Kind):
     function: object
 
 
+_ANONYMOUS = ("SimpleNamespace", "Namespace", "dict", "AttrDict", "OrderedDict", "ConfigDict")
+
+
 class Config(Kind):
     """An object that only holds values: a dataclass's, a namespace, a dict with words as keys."""
 
+    inner_names = {}  # of namespaces within namespaces, by their ids
+
     def __init__(self, value):
         self.value = value
+        inner = value if isinstance(value, dict) else getattr(value, "__dict__", {})
+        for name, item in inner.items():
+            if isinstance(name, str) and type(item).__name__ in _ANONYMOUS:
+                self.inner_names.setdefault(id(item), "".join(word.title() for word in name.split("_")) + "Config")
 
     def __eq__(self, other):
         return isinstance(other, Config) and (self.value is other.value or self.name == other.name)
@@ -104,7 +113,7 @@ class Config(Kind):
     @property
     def name(self):
         name = type(self.value).__name__
-        return "Config" if name in ("SimpleNamespace", "Namespace", "dict", "AttrDict", "OrderedDict") else name
+        return self.inner_names.get(id(self.value), "Config") if name in _ANONYMOUS else name
 
     def fields(self):
         """Name and value of each field."""
