@@ -44,6 +44,7 @@ class Signature:
     def text(self, body, defaults=True):
         """The parameter list; names that the body does not read are left out."""
         parts, live = [], self.live()
+        body = re.sub(r'"(\\.|[^"\\])*"|//[^\n]*', "", body)
         last = max((n for n, p in enumerate(live) if not p.text), default=-1)
         for at, parameter in enumerate(live):
             kind = parameter.kind

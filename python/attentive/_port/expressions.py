@@ -766,6 +766,8 @@ class Expressions:
         if isinstance(kind, Function):
             return self.call_static(kind.function, node)
         if isinstance(kind, Class):
+            if isinstance(function, ast.Call) and getattr(function.func, "id", "") == "getattr":
+                self.operand(function.args[1])  # emits what the name has to be
             return self.call_static(kind.cls, node)
         if kind == kinds.CALLABLE:
             return f"{self.primary(function)}({', '.join(self.code(a) for a in node.args)})"
