@@ -12,9 +12,11 @@ a class that a broken emitter wrote (BROKEN) must fail. A file that would not ch
 import contextlib
 import filecmp
 import io
+import json
 import multiprocessing
 import os
 import pathlib
+import re
 import shutil
 import sys
 
@@ -90,6 +92,78 @@ def settled(made, kept):
         if not ((kept / new.name).is_file() and filecmp.cmp(new, kept / new.name, shallow=False)):
             os.replace(new, kept / new.name)
     shutil.rmtree(made)
+
+
+def twin(case, kept):
+    """The test of a hand-written class beside the one that was written: names, first weights, outputs and gradients."""
+    names = list(dict.fromkeys(re.findall(r"\b(?!forward|Mask|keep)[A-Za-z]\w*", case.twin_call)))
+    call = 1 if "mask" in names else 0
+    with (kept / "case.safetensors").open("rb") as file:
+        keys = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    first = next(key for key in sorted(keys) if "eval" in key and key.endswith("/input.0") and (f"inputs {call + 1}," in key or "inputs" not in key))
+    words = {"driver": kept / "driver.h", "space": re.search(r"namespace (\w+)", (kept / "driver.h").read_text())[1], "twin": case.twin,
+             "prefix": first[:-1], "count": len(names), "names": ", ".join(f"{name} = inputs[{n}]" for n, name in enumerate(names)),
+             "call": call, "forward": case.twin_call}
+    text = TWIN
+    for word, value in words.items():
+        text = text.replace(f"@{word}@", str(value))
+    source = kept.parent.parent / "twins" / f"{case.id}.cpp"
+    source.parent.mkdir(exist_ok=True)
+    if not source.exists() or source.read_text() != text:
+        source.write_text(text)
+    return source
+
+
+TWIN = """\
+#include <attentive/files/safetensors.h>
+#include <attentive/modules/multi_head_attention.h>
+#include <attentive/notebooks.h>
+
+#include "@driver@"
+
+int main(int, char** argv) {
+  using attentive::Mask;
+  const attentive::DropoutStreamGuard python_draws(attentive::DropoutStream::Aten);
+  const auto file = attentive::load_safetensors(argv[1]);
+  std::vector<torch::Tensor> inputs;
+  for (int n = 0; n < @count@; ++n) inputs.push_back(file.tensors.at("@prefix@" + std::to_string(n)));
+  const auto @names@;
+  torch::manual_seed(123);
+  auto written = @space@::make();
+  torch::manual_seed(123);
+  auto by_hand = @twin@;
+  const auto a = written->named_parameters(), b = by_hand->named_parameters();
+  bool good = a.size() == b.size();
+  for (size_t i = 0; good && i < a.size(); ++i) good = a[i].key() == b[i].key() && a[i].value().equal(b[i].value());
+  std::printf("%-6s  names and first weights of the hand-written class: %zu\\n", good ? "ok" : "FAILED", b.size());
+  const auto tensor = [](const auto& result) -> torch::Tensor {
+    if constexpr (std::is_same_v<std::decay_t<decltype(result)>, torch::Tensor>) {
+      return result;
+    } else {
+      return std::get<0>(result);  // beside the weights
+    }
+  };
+  for (const bool train : {false, true}) {
+    written->train(train);
+    by_hand->train(train);
+    torch::manual_seed(7);
+    const auto mine = @space@::call_@call@(written, inputs).front();
+    torch::manual_seed(7);
+    const auto other = tensor(by_hand->@forward@);
+    double worst = ((mine - other).abs().max() / other.abs().max()).item<double>();
+    if (good && !b.is_empty()) {
+      const auto mine_grads = torch::autograd::grad({mine.square().sum()}, written->parameters());
+      const auto other_grads = torch::autograd::grad({other.square().sum()}, by_hand->parameters());
+      for (size_t i = 0; i < mine_grads.size(); ++i)
+        worst = std::max(worst, ((mine_grads[i] - other_grads[i]).abs().max() / other_grads[i].abs().max()).item<double>());
+    }
+    const bool equal = worst < 2e-5;
+    std::printf("%-6s  the hand-written class, %s: %g\\n", equal ? "ok" : "FAILED", train ? "train" : "eval", worst);
+    good = good && equal;
+  }
+  return good ? 0 : 1;
+}
+"""
 
 
 def sources(folder, tests):
@@ -177,6 +251,8 @@ def main():
         settled(made, kept)
         tests += [(f"{made.name}_{what}", kept / f"{what}.cpp", kept / "case.safetensors", bool(change))
                   for what in ("test", "train") if (kept / f"{what}.cpp").exists()]
+        if made.name in by_name and by_name[made.name].twin:
+            tests.append((f"{made.name}_twin", twin(by_name[made.name], kept), kept / "case.safetensors", False))
     sources(folder, tests)
     print(f"{len(tests)} tests of {len(jobs)} folders", flush=True)
     if command:
