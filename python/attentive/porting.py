@@ -5,9 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import inspect
-import json
 import os
-import re
 import sys
 import tempfile
 import types

@@ -738,7 +738,6 @@ class _Finder:
 
     def check(self, plan, at, place, flow, others, scores, order):
         """What else reads or changes the names that the call stands for."""
-        statements = self.block
         for mask in plan.masks:
             ranks = {kind.rank for kind in self.view.raw_kinds(mask.node) if isinstance(kind, kinds.Tensor)}
             if mask.rank is None and ranks <= {2, len(scores)}:

@@ -158,9 +158,8 @@ def einsum(operands, pattern):
     return f'torch::einsum("{equation}", {{{", ".join(operand.code for operand in operands)}}})'
 
 
-def layer(name, pattern, sizes, how=None, rank=None):
-    """A layer of einops.layers.torch: Rearrange, or Reduce with its word; `rank` is its input's."""
-    x = Operand("x", Tensor("f", rank))
-    code = reduce(x, pattern, how, sizes) if name == "Reduce" else rearrange(x, pattern, sizes)
+def layer(pattern, sizes):
+    """einops.layers.torch.Rearrange."""
+    code = rearrange(Operand("x", Tensor()), pattern, sizes)
     capture = "=" if any(not size.isdigit() for size in sizes.values()) else ""
     return f"torch::nn::Functional([{capture}](const torch::Tensor& x) {{ return {code}; }})"

@@ -5,12 +5,11 @@ import dataclasses
 import inspect
 import itertools
 import re
-import textwrap
 
 import torch
 from torch import nn
 
-from . import attend, kinds, modules, names, schema, support
+from . import attend, kinds, modules, names, schema
 from .expressions import Expressions
 from .kinds import UNKNOWN, Class, Config, Function, List, Many, Module, Optional, Refusal, Size, Tensor, Tuple, is_own, kind_of, merge
 from .names import cpp_type, identifier
@@ -68,7 +67,7 @@ class Translator(Expressions, Statements):
         self.globals = unit.loaded.globals_of(path)
         self.comments = unit.loaded.comments(path)
         self.locals, self.inline, self.renamed, self.narrowed = {}, {}, {}, {}
-        self.statics, self.substituted, self.substituted_kind = {}, {}, {}
+        self.statics, self.substituted = {}, {}
         self.lines, self.depth, self.ordered, self.hoisted = [], 0, set(), {}
         self.declarations, self.dicts, self.displays, self.pointers, self.promoted, self.kept_lists = {}, {}, {}, set(), set(), set()
         self.blind, self.base_call = False, ""
@@ -557,7 +556,7 @@ class ClassTranslation:
 
     def clone(self, name):
         """What copy_of calls."""
-        out = [f"  std::shared_ptr<torch::nn::Module> clone(const std::optional<torch::Device>& = std::nullopt) const override {{",
+        out = ["  std::shared_ptr<torch::nn::Module> clone(const std::optional<torch::Device>& = std::nullopt) const override {",
                f"    auto copy = std::make_shared<{name}Impl>(*this);"]
         for member, kind in self.members.items():
             text = self.unit.member_name(member)
@@ -572,6 +571,7 @@ class ClassTranslation:
         return [*out, "    return copy;", "  }", ""]
 
     def member_lines(self, template):
+        initial = {kinds.INT: " = 0", kinds.FLOAT: " = 0", kinds.BOOL: " = false", kinds.DTYPE: " = torch::kFloat", kinds.DEVICE: " = torch::kCPU"}
         lines, last = [], None
         for name, kind in self.members.items():
             text = self.unit.member_name(name)
@@ -579,23 +579,17 @@ class ClassTranslation:
                 continue
             if name in template:
                 lines.append(f"  {template[name]} {text}{{nullptr}};")
-            elif isinstance(kind, Module):
+                last = None
+                continue
+            if isinstance(kind, Module):
                 head, declared = f"  {names.holder(kind)} ", f"{text}{{nullptr}}"
-                if last == head and len(lines[-1]) + len(declared) < 100:
-                    lines[-1] = f"{lines[-1][:-1]}, {declared};"
-                else:
-                    lines.append(f"{head}{declared};")
-                last = head
-                continue
             else:
-                head, declared = f"  {cpp_type(kind, self.tree)} ", f"{text}{ {kinds.INT: ' = 0', kinds.FLOAT: ' = 0', kinds.BOOL: ' = false', kinds.DTYPE: ' = torch::kFloat', kinds.DEVICE: ' = torch::kCPU'}.get(kind, '')}"
-                if last == head and len(lines[-1]) + len(declared) < 100:
-                    lines[-1] = f"{lines[-1][:-1]}, {declared};"
-                else:
-                    lines.append(f"{head}{declared};")
-                last = head
-                continue
-            last = None
+                head, declared = f"  {cpp_type(kind, self.tree)} ", f"{text}{initial.get(kind, '')}"
+            if last == head and len(lines[-1]) + len(declared) < 100:
+                lines[-1] = f"{lines[-1][:-1]}, {declared};"
+            else:
+                lines.append(f"{head}{declared};")
+            last = head
         return lines
 
 
@@ -795,9 +789,6 @@ class Unit:
         """Whether an instance has an attribute of its own beside the class's."""
         return any(name in vars(module) for c, found in self.instances.items() if issubclass(c, cls) for module in found.values())
 
-    def becomes_sequential(self, translator, node):
-        return False
-
     def overriding(self, cls, name):
         """The derived classes that have a method of that name of their own."""
         return [other for other in self.instances if is_own(other) and other is not cls and issubclass(other, cls) for base in other.__mro__
@@ -816,9 +807,6 @@ class Unit:
 
     def member_name(self, name):
         return names.member(name, self.class_names)
-
-    def copied(self, kind):
-        self.copies = True
 
     # Functions.
 
@@ -901,7 +889,7 @@ class Unit:
             return Parameter(name, kind, default, "none")
         if isinstance(kind, Class | Function):
             return Parameter(name, kind, default, "static", kind.cls if isinstance(kind, Class) else kind.function)
-        if kind == Simple_module:
+        if kind == kinds.Simple("module"):
             raise Refusal(f"{name} of {tree.name} is a Python module", argument, self.loaded.name(path))
         template = ""
         if isinstance(kind, Many) and all(isinstance(k, Module) for k in kind.kinds):
@@ -1054,7 +1042,6 @@ class Unit:
 
 _DECORATORS = {"staticmethod", "classmethod", "property", "cached_property", "abstractmethod", "export", "ignore", "unused", "script", "compile",
                "script_if_tracing", "override", "no_type_check", "typechecked", "jaxtyped", "overload", "autocast"}
-Simple_module = kinds.Simple("module")
 
 
 def own_docstring(cls):
@@ -1067,10 +1054,3 @@ def getattr_quiet(module, name):
         if name in vars(module).get(where, {}):
             return vars(module)[where][name]
     return vars(module).get(name, UNKNOWN)
-
-
-def wrap_comment(text, indent):
-    return textwrap.wrap(text, 108 - len(indent))
-
-
-__all__ = ["ClassTranslation", "Translator", "Unit", "support"]

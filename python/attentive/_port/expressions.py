@@ -965,7 +965,7 @@ class Expressions:
             return self.call_function(target, definition, node)
         if name == "deepcopy" and module == "copy":
             self.unit.helper("copy_of")
-            self.unit.copied(self.kind(node))
+            self.unit.copies = True
             return f"copy_of({self.code(node.args[0])})"
         if module == "random" or type(target).__module__ == "random" or getattr(target, "__self__", None).__class__.__name__ == "Random":
             raise Refusal(f"random.{name} draws Python's numbers; use torch.rand or torch.randint", node)
@@ -1129,8 +1129,7 @@ class Expressions:
         pattern = self.constant(node.args[0])
         if cls.__name__ != "Rearrange" or not isinstance(pattern, str):
             raise Refusal(f"einops' layer {cls.__name__}; call the function in forward", node)
-        captured = "=" if any(not text.isdigit() for text in sizes.values()) else ""
-        return f"torch::nn::Functional([{captured}](const torch::Tensor& x) {{ return {self.at(node, einops.rearrange, Operand('x', Tensor('f', None)), pattern, sizes)}; }})"
+        return self.at(node, einops.layer, pattern, sizes)
 
     def fill(self, cls, name, node):
         """Statements that put the modules of a constructor call into a container."""
@@ -1331,13 +1330,11 @@ class Expressions:
         function, items = node.args[0], node.args[1]
         if not isinstance(function, ast.Lambda):
             raise Refusal("map of anything but a lambda; write a comprehension", node)
-        comprehension = ast.copy_location(ast.ListComp(function.body, [ast.comprehension(ast.Name(function.args.args[0].arg, ast.Store()), items, [], 0)]), node)
-        comprehension.uid = -next(self.unit.counter)
+        target = ast.Name(function.args.args[0].arg, ast.Store())
         item = self.unit.recorder.kind(function.body, self.owners)
-        self.substituted_kind[comprehension.uid] = List(item)
         name = self.fresh("items")
         self.out(f"std::vector<{cpp_type(item, node)}> {name};")
-        self.loop(items, comprehension.generators[0].target, lambda: self.out(f"{name}.push_back({self.code(function.body)});"), node)
+        self.loop(items, target, lambda: self.out(f"{name}.push_back({self.code(function.body)});"), node)
         return name
 
     def call_next(self, node):
@@ -1369,5 +1366,3 @@ def where_of(target):
             return where
     return "F" if getattr(F, name, None) is target and getattr(torch, name, None) is not target else "torch"
 
-
-__all__ = ["Expressions", "Size", "is_none", "super_call", "where_of"]

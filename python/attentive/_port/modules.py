@@ -299,17 +299,6 @@ def includes(code):
     return [header for pattern, header in _HEADERS.items() if re.search(pattern, code)]
 
 
-def include(cls):
-    """The header of this package that a class needs, None for PyTorch's own."""
-    space = "attentive::compat" if cls.__name__ in _COMPAT else "attentive" if cls is nn.RMSNorm else "torch::nn"
-    return next(iter(includes(f"{space}::{cls.__name__}")), None)
-
-
-def component(cls):
-    """The component of this package that a class needs, None for PyTorch's own."""
-    return "attention" if include(cls) else None
-
-
 def known(cls):
     """Whether a class has a counterpart."""
     return cls.__name__ in _KNOWN and cls.__module__.startswith("torch.nn")
@@ -342,8 +331,3 @@ def returns_tuple(cls):
 def draws(cls):
     """Whether its constructor takes random numbers."""
     return cls.__name__ in _DRAWING
-
-
-def sequential_ok(cls):
-    """Whether its C++ forward takes one tensor and returns one, as torch::nn::Sequential needs."""
-    return cls.__name__ in _ONE_TENSOR

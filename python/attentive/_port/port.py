@@ -2,7 +2,6 @@
 
 import ast
 import contextlib
-import copy
 import io
 import math
 import re
@@ -12,7 +11,7 @@ import torch
 from torch import nn
 
 from . import attend, case, emit, kinds, names, project, support
-from .kinds import Config, Refusal, is_own
+from .kinds import Refusal
 from .load import Source, load
 from .record import HOOK, Recorder, instrumented, number
 from .translation import Run, Translation
@@ -167,7 +166,7 @@ def build(options, folder):
         training = case.Training(driver.loss, [t for t in runs[0].inputs], options.train, options.clip)
     if folder is not None:
         case.write(f"{folder}/case.safetensors", driver.make, driver.calls, runs, translation.unseeded, training)
-        about = project.About(loaded.name(loaded.main), options.class_name, options.command, skipped(loaded), [], training)
+        about = project.About(loaded.name(loaded.main), options.class_name, options.command, skipped(loaded), training)
         translation.files = project.write(folder, options.name, translation, runs, about)
     return translation
 
@@ -202,12 +201,9 @@ def record(driver, recorder, runs):
 
 def call(driver, module, run):
     torch.manual_seed(case.RUN_SEED)
-    inputs = [t.clone().requires_grad_() * 1 if t.is_floating_point() and not recorder_paused(driver) else t.clone() for t in run.inputs]
+    inputs = [t.clone().requires_grad_() * 1 if t.is_floating_point() and not driver.recorder.paused else t.clone() for t in run.inputs]
     return driver.calls[run.call](module.train(run.train), *inputs)
 
-
-def recorder_paused(driver):
-    return driver.recorder.paused
 
 
 def settle(unit, driver, recorder, runs):
@@ -280,8 +276,6 @@ def text_of(options, loaded, unit, driver, notes):
     for text in helpers:
         parts += [*text.splitlines(), ""]
     parts += [*structs, body, "", f"}}  // namespace {unit.space}"]
-    if licence or notes:
-        pass
     holder = names.holder(unit.resolve(kinds.Module(type(unit.root)), lambda: [unit.root]))
     components = ["attention"]
     hidden = any(plan.hidden_rows_seen for found, _ in unit.found.values() for plan in found) if unit.recognise else False
@@ -398,5 +392,3 @@ void flatten(std::vector<torch::Tensor>& all, const std::vector<T>& items) {
 template <class T>
   requires std::is_arithmetic_v<T>
 void flatten(std::vector<torch::Tensor>&, T) {}"""
-
-__all__ = ["build", "Config", "copy", "is_own"]

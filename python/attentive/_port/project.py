@@ -28,7 +28,6 @@ class About:
     class_name: str
     command: str
     skipped: list
-    not_persistent: list
     training: object = None  # a case.Training
 
 
@@ -57,7 +56,6 @@ def write(folder, name, translation, runs, about):
         calls=", ".join(f"{translation.space}::call_{call}" for call in range(translation.calls)),
         runs="\n".join(_run(run) for run in runs),
         unseeded=_words(translation.unseeded),
-        not_persistent=_words(about.not_persistent),
         hidden_rows="true" if translation.hidden_rows else "false",
     )
     if about.training:
@@ -103,9 +101,6 @@ def _readme(names, translation, runs, about):
         lines = [f"- {item}" for item in items] or ([empty] if empty else [])
         return [f"**{title}**", "", *lines, ""] if lines else []
 
-    kept = ""
-    if about.not_persistent:
-        kept = ", {.ignore = " + _words(about.not_persistent) + "}"
     parts = [
         *listed("Became a call of `attention()`", translation.recognised, "Nothing: the code computes no softmax(QKᵀ)V."),
         *listed("Stayed as it is written", translation.composed),
@@ -117,7 +112,7 @@ def _readme(names, translation, runs, about):
     train = about.training and f"`train.cpp` trains {STEPS} steps, and its test compares the losses with Python's to 1e-4.\n"
     checks = "; ".join(run.name for run in runs)
     return _Template.filled(
-        "README.md", names, command=about.command, parts="\n".join(parts).rstrip(), train=train or "", checks=checks, kept=kept
+        "README.md", names, command=about.command, parts="\n".join(parts).rstrip(), train=train or "", checks=checks
     )
 
 

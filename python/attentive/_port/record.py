@@ -8,7 +8,7 @@ import itertools
 import torch
 from torch import nn
 
-from .kinds import Module, kind_of, merge
+from .kinds import kind_of, merge
 
 HOOK = "_attentive_port"
 _uids = itertools.count(1)
@@ -153,10 +153,6 @@ class Recorder:
         seen = self._arguments[function.uid].get(name, {})
         return [m for key, found in seen.items() if owners is None or key[0] in owners for m in found.values()]
 
-    def argument_names(self, function, owners=None):
-        """The names that a function was called with, those of **kwargs excepted."""
-        return list(self._arguments.get(function.uid, ()))
-
     def returns(self, function, owners=None):
         return merge([key[0] for key in self._pick(self._returns.get(function.uid, ()), owners)])
 
@@ -262,6 +258,3 @@ def instrumented(node):
     """A definition's copy that tells `HOOK`, a Recorder in its module's namespace, what it computes. The node has uids."""
     wrapped = _Wrap().visit(copy.deepcopy(node))
     return ast.fix_missing_locations(wrapped)
-
-
-__all__ = ["HOOK", "Module", "Recorder", "instrumented", "number"]

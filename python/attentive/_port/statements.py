@@ -1,7 +1,6 @@
 """Statements of Python as statements of C++."""
 
 import ast
-import inspect
 
 from torch import nn
 
@@ -1095,7 +1094,7 @@ class Statements:
         whole = self.fresh("child")
         code = self.code(items)
         if isinstance(kind, Many) and isinstance(target, ast.Name):
-            if self.kind(items).cls is not nn.Sequential and not self.unit.becomes_sequential(self, items):
+            if self.kind(items).cls is not nn.Sequential:
                 raise Refusal(f"a loop over a ModuleList of {names.describe(kind)}; make it an nn.Sequential", node)
             self.locals[target.id] = kind
             return f"for (auto& {self.name_of(target)} : *{code})", []
@@ -1160,7 +1159,3 @@ class Statements:
         elif target.id != "_":
             self.locals[target.id] = kind
             self.out(f"{'const auto' if kind in kinds.NUMBERS else 'auto'} {identifier(target.id)} = {code};", declares=identifier(target.id))
-
-
-def is_property(cls, name):
-    return isinstance(inspect.getattr_static(cls, name, None), property)

@@ -55,9 +55,8 @@ struct Case {
   std::function<Made()> make;
   uint64_t seed, run_seed;  // before the constructor, and before each call
   std::vector<Run> runs;
-  std::set<std::string> unseeded;           // parameters that Python leaves uninitialised
-  std::vector<std::string> not_persistent;  // buffers that are not in the state dict
-  bool hidden_rows;                         // a mask may hide every key of a row: NaN in Python, zero here
+  std::set<std::string> unseeded;  // parameters that Python leaves uninitialised
+  bool hidden_rows;                // a mask may hide every key of a row: NaN in Python, zero here
 };
 
 // Allowed differences, relative to the largest number of a tensor, or of all gradients. The two sides add up
@@ -214,12 +213,10 @@ inline void check_state(const Case& about, const File& file) {
   attentive::StateDict python;
   for (const auto& name : names(file, "state")) python[name] = first(file, name);
   try {
-    attentive::load_state_dict(*module, python, {.ignore = about.not_persistent});
+    attentive::load_state_dict(*module, python);
     const auto folder = std::filesystem::temp_directory_path();
     const auto path = folder / (about.name + "_" + std::to_string(std::random_device{}()) + ".safetensors");
-    auto state = attentive::state_dict(*module);
-    for (const auto& name : about.not_persistent) state.erase(name);
-    attentive::save_safetensors(path, state);
+    attentive::save_safetensors(path, attentive::state_dict(*module));
     const auto saved = attentive::read_state_dict(path);
     std::filesystem::remove(path);
     bool same = saved.size() == python.size();
