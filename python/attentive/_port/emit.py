@@ -69,8 +69,8 @@ class Translator(Expressions, Statements):
         self.locals, self.inline, self.renamed, self.narrowed = {}, {}, {}, {}
         self.statics, self.substituted = {}, {}
         self.lines, self.depth, self.ordered, self.hoisted = [], 0, set(), {}
-        self.declarations, self.dicts, self.displays, self.pointers, self.promoted, self.kept_lists = {}, {}, {}, set(), set(), set()
-        self.blind, self.base_call = False, ""
+        self.declarations, self.dicts, self.displays, self.pointers, self.promoted, self.kept_lists, self.popped = {}, {}, {}, set(), set(), set(), set()
+        self.blind, self.base_call, self.stars, self.class_words, self.any_calls, self.standins, self.choices = False, "", {}, {}, set(), {}, {}
         self.in_template = cls is not None and cls.template_parameters() != []
         self.taken = set()
         body = function.body
@@ -119,7 +119,8 @@ class Translator(Expressions, Statements):
                 elif parameter.state == "live":
                     self.locals[parameter.name] = parameter.kind
             entries = [p.name for p in self._signature.parameters if p.keyword]
-            if entries and self.function.args.kwarg is not None:
+            if self.function.args.kwarg is not None and not any(p.state == "rest" for p in self._signature.parameters) and (
+                entries or self.unit.recorder.keywords(self.function, self.function.args.kwarg.arg) == {}):
                 self.local_names |= set(entries)
                 self.displays[self.function.args.kwarg.arg] = [(name, self.name_node(name)) for name in entries]
         return self._signature
@@ -227,7 +228,7 @@ class Translator(Expressions, Statements):
         def visit(node):
             if isinstance(node, ast.ListComp | ast.GeneratorExp | ast.Lambda | ast.FunctionDef):
                 return
-            container = isinstance(node, ast.Call) and self.static(node.func) in (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+            container = isinstance(node, ast.Call) and self.static(node.func) in (nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
             parts = [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr | ast.keyword)]
             drawing = [part for part in parts if self.draws(part)]
             if len(drawing) > 1 and not container and not isinstance(node, ast.IfExp | ast.stmt):
@@ -373,6 +374,10 @@ class Translator(Expressions, Statements):
         body = [s for s in tree.body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
         if self.unit.inlines(tree, body):
             return self.inlined(target, tree, body, path, node)
+        star = tree.args.vararg and tree.args.vararg.arg
+        if star and all(isinstance(s, ast.Return | ast.Raise | ast.If) for s in body) and any(
+            isinstance(n, ast.Starred) and getattr(n.value, "id", "") == star for n in ast.walk(tree)):
+            return self.handed_on(tree, body, path, node)
         name = self.unit.function(target, node)
         return f"{name}({', '.join(self.bind(target, node))})"
 
@@ -391,6 +396,52 @@ class Translator(Expressions, Statements):
             return self.inlined_body(body, node)
         finally:
             self.inline, self.globals, self.blind, self.locals, self.local_names, self.path, self.statics = saved
+
+    def handed_on(self, tree, body, path, node):
+        """A call of a function that chooses what it hands its *args and **kwargs to: the call that it makes."""
+        names_, given = [a.arg for a in tree.args.args], self.starless(node.args)
+        bound = {}
+        for name, value in [*zip(names_, given, strict=False), *((k.arg, k.value) for k in node.keywords if k.arg in names_)]:
+            held = self.operand(value)
+            if held.constant is UNKNOWN and held.kind in (kinds.INT, kinds.BOOL) and len(set(self.values(value))) == 1:
+                held.constant = next(iter(self.values(value)))
+                self.out(f"TORCH_CHECK({held.primary} == {self.literal(held.constant)}, {self.literal(ast.unparse(value) + ' was always ' + repr(held.constant))});")
+            bound[name] = (held.primary, held.kind, held.constant)
+        rest = [self.local_node(value) for value in given[len(names_) :]]
+        words = [(k.arg, self.local_node(k.value)) for k in node.keywords if k.arg not in names_]
+        saved = self.inline, self.globals, self.blind, self.locals, self.local_names, self.path, self.statics, self.displays
+        self.inline, self.globals, self.blind = bound, self.unit.loaded.globals_of(path), True
+        self.locals, self.local_names, self.statics, self.displays = {}, set(), {}, {}
+        self.stars = {tree.args.vararg.arg: rest}
+        if tree.args.kwarg is not None:
+            self.displays[tree.args.kwarg.arg] = words
+        try:
+            return self.chosen_return(body, node)
+        finally:
+            self.inline, self.globals, self.blind, self.locals, self.local_names, self.path, self.statics, self.displays = saved
+            self.stars = {}
+
+    def local_node(self, value):
+        """A node that stands for an expression of this scope in another."""
+        made = ast.copy_location(ast.Constant(None), value)
+        made.uid = -next(self.unit.counter)
+        self.substitute(made, self.code(value), self.kind(value))
+        return made
+
+    def chosen_return(self, body, node):
+        for statement in body:
+            if isinstance(statement, ast.Return):
+                return self.code(statement.value)
+            if isinstance(statement, ast.If):
+                test = self.condition(statement.test)
+                if test not in ("true", "false"):
+                    break
+                found = self.chosen_return(statement.body if test == "true" else statement.orelse, node)
+                if found:
+                    return found
+        if body and not isinstance(body[-1], ast.Raise):
+            raise Refusal(f"`{ast.unparse(node)[:60]}`: which call it makes is not clear", node)
+        return ""
 
     def inlined_body(self, body, node):
         first = body[0]
@@ -414,7 +465,7 @@ class ClassTranslation:
         self.base = next(b for b in cls.__mro__[1:] if issubclass(b, nn.Module))
         self.path, self.tree = unit.loaded.definition(cls)
         self.methods = {f.name: f for f in self.tree.body if isinstance(f, ast.FunctionDef)}
-        self.members, self.statics, self.unsaved, self.registered = {}, {}, set(), set()
+        self.members, self.statics, self.unsaved, self.registered, self.lambdas = {}, {}, set(), set(), {}
 
     def variants(self):
         return self.unit.variants[self.cls]
@@ -497,9 +548,11 @@ class ClassTranslation:
                 parameter.template = word
         translator.translate()
         arguments = signature.text(translator.body_text() + translator.base_call)
+        words = [p.template for p in signature.live() if p.template.isidentifier() and p.template not in template.values()]
         explicit = "explicit " if len(signature.live()) == 1 or (signature.live() and all(p.text for p in signature.live()[1:])) else ""
         head = f"  {explicit}{name}Impl({arguments}){' : ' + translator.base_call if translator.base_call else ''} {{"
-        return [*documentation(ast.get_docstring(self.methods["__init__"]), "  "), head, *indented(translator.lines, 2), "  }"]
+        made = [f"  template <{', '.join(f'class {word}' for word in words)}>"] if words else []
+        return [*documentation(ast.get_docstring(self.methods["__init__"]), "  "), *made, head, *indented(translator.lines, 2), "  }"]
 
     def argument_members(self, argument):
         """Members that the constructor sets to an argument."""
@@ -564,10 +617,13 @@ class ClassTranslation:
                 again = f'copy->replace_module("{member}", copy_of({text}))'
                 out.append(f"    if (!{text}.is_empty()) copy->{text} = {again};")
             elif isinstance(kind, Tensor):
-                where = next((w for w in ("parameters_", "buffers_") if self.unit.is_stored(self, member, "_" + w[:-1])), "")
-                store = f'copy->{where}["{member}"] = ' if where else ""
-                grad = f".set_requires_grad({text}.requires_grad())"
-                out.append(f"    if ({text}.defined()) {store}copy->{text} = {text}.detach().clone(){grad if where == 'parameters_' else ''};")
+                value = f"{text}.detach().clone()"
+                if self.unit.is_stored(self, member, "_buffers") and member not in self.unsaved:
+                    self.unit.helper("set_buffer")
+                    value = f'set_buffer(*copy, "{member}", {value})'
+                elif self.unit.is_stored(self, member, "_parameters"):
+                    value = f'copy->parameters_["{member}"] = {value}.set_requires_grad({text}.requires_grad())'
+                out.append(f"    if ({text}.defined()) copy->{text} = {value};")
         return [*out, "    return copy;", "  }", ""]
 
     def member_lines(self, template):
@@ -782,6 +838,13 @@ class Unit:
         kind = merge(found)
         return kind
 
+    def bound_method(self, translation, name):
+        """The name of the own method that an attribute is in every instance, else None."""
+        values = [vars(m).get(name) for cls, found in self.instances.items() if issubclass(cls, translation.cls) for m in found.values()]
+        own = {value.__func__.__name__ if inspect.ismethod(value) and isinstance(value.__self__, nn.Module) and vars(value.__self__).get(name) is value else None
+               for value in values}
+        return own.pop() if len(own) == 1 else None
+
     def is_stored(self, translation, name, where):
         return any(getattr(module, where).get(name) is not None for cls, found in self.instances.items() if issubclass(cls, translation.cls) for module in found.values())
 
@@ -820,19 +883,22 @@ class Unit:
         defaults = dict(zip([a.arg for a in ordered][::-1], arguments.defaults[::-1], strict=False))
         defaults.update({a.arg: d for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d is not None})
         decorators = {getattr(d, "id", getattr(d, "attr", "")) for d in tree.decorator_list}
-        first = ordered[0].arg if ordered and cls is not None and "staticmethod" not in decorators else None
+        plain = tree.name == "__init__"  # the constructor of a class that is no module
+        first = ordered[0].arg if ordered and (cls is not None or plain) and "staticmethod" not in decorators else None
         inherit = self.inherited_arguments(tree, cls)
         if inherit is not None:
             return inherit
         stored = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         mutated = {
             n.value.id for n in ast.walk(tree) if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store) and isinstance(n.value, ast.Name)} | {
-            n.func.value.id for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in ("append", "extend", "insert", "pop", "reverse") and isinstance(n.func.value, ast.Name)}
+            n.func.value.id for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in ("append", "extend", "insert", "pop", "reverse") and isinstance(n.func.value, ast.Name)} | {
+            n.value.id for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store) and isinstance(n.value, ast.Name)}
         parameters = []
         for argument in ordered:
             if argument.arg != first:
                 parameters.append(self.parameter(argument, tree, path, owners, defaults, argument.arg in stored))
-                if isinstance(parameters[-1].kind, List) and argument.arg in mutated:
+                parameters[-1].changed |= isinstance(parameters[-1].kind, Tensor) and argument.arg in mutated
+                if isinstance(parameters[-1].kind, List | Config) and argument.arg in mutated:
                     parameters[-1].template = f"{cpp_type(parameters[-1].kind)}&"
         if arguments.vararg is not None:
             kind = recorder.argument(tree, arguments.vararg.arg, owners)
@@ -911,6 +977,11 @@ class Unit:
             return ""
         if isinstance(kind_of(default), Function | Class):
             return ""
+        sequence = isinstance(kind, List | Size | Tuple)
+        if sequence != isinstance(default, list | tuple) and (sequence or kind in kinds.NUMBERS):
+            return ""  # every call gave a value of another type
+        if kind == kinds.DEVICE and isinstance(default, str):
+            return f"torch::Device({schema.literal(default)})"
         try:
             return schema.literal(default)
         except Refusal as refusal:
@@ -932,23 +1003,28 @@ class Unit:
         rest = (body[0].orelse or body[1:]) if one else []
         return small and one and len(body) <= 2 and len(rest) == 1 and isinstance(rest[0], ast.Return) and rest[0].value is not None
 
-    def function(self, target, node):
-        """The C++ name of an own function, which is emitted before what uses it."""
+    def function(self, target, node, made=None):
+        """The C++ name of an own function, which is emitted before what uses it. `made`: it is the constructor of that plain class."""
         path, tree = self.loaded.definition(target)
         if tree.uid not in self.functions:
-            name = identifier(tree.name)
+            name = identifier(tree.name) if made is None else f"make_{made.name}"
             taken = {n for n in self.functions.values()}
             name = next(n for n in itertools.chain([name], (f"{name}_{k}" for k in itertools.count(2))) if n not in taken and n not in self.class_names)
             self.functions[tree.uid] = name
-            self.emit_function(tree, path, name)
+            self.emit_function(tree, path, name, made)
         name = self.functions[tree.uid]
         found = names.is_torch_name(name) or hasattr(torch.Tensor, name) or name in self.attributes
         return f"{self.space}::{name}" if found else name
 
-    def emit_function(self, tree, path, name):
+    def emit_function(self, tree, path, name, made=None):
         translator = self.translator(tree, path)
+        if made is not None:
+            translator.locals["self"] = made
         translator.translate()
         signature = translator.signature()
+        if made is not None:
+            signature.result = made.name
+            translator.lines = [(0, f"{made.name} self;"), *translator.lines, (0, "return self;")]
         words = [f"class {p.template}" for p in signature.live() if p.template and p.template.isidentifier()]
         head = f"{'' if words else 'inline '}{signature.result} {name}({signature.text(translator.body_text())}) {{"
         template = [f"template <{', '.join(words)}>"] if words else []
@@ -969,9 +1045,10 @@ class Unit:
             self.structs[kind.name] = kind
         else:
             held = self.structs[kind.name]
-            if held is not kind and set(held.fields()) != set(kind.fields()) and not isinstance(kind.value, dict):
-                merged = {**kind.fields(), **held.fields()}
-                self.structs[kind.name] = Config(dict(merged)) if held.name == "Config" else held
+            if held is not kind and set(self.struct_fields(held)) != set(self.struct_fields(kind)):
+                known = held.fields()
+                merged = {**known, **{k: v for k, v in kind.fields().items() if known.get(k) is None}}
+                self.structs[kind.name] = Config(merged) if held.name == "Config" else held
 
     def struct_fields(self, kind):
         """Fields of a config that have a C++ type: names with their values."""
@@ -1003,10 +1080,13 @@ class Unit:
                     lines.append(f"  {field_kind.name} {identifier(field)};")
                     continue
                 try:
-                    text = "{}" if isinstance(field_kind, Tensor) else schema.literal(value)
                     type_text = cpp_type(field_kind)
                 except Refusal:
                     continue
+                try:
+                    text = "{}" if isinstance(field_kind, Tensor) else schema.literal(value)
+                except Refusal:
+                    text = "{}"  # lists of tensors
                 lines.append(f"  {type_text} {identifier(field)}{' = ' + text if text != '{}' else ''};")
             document = "/// Values as they were when the class was recorded." if kind.name == "Config" else ""
             out.extend([*([document] if document else documentation(own_docstring(type(kind.value)))), f"struct {name} {{", *lines, "};", ""])

@@ -5,13 +5,14 @@ import functools
 import inspect
 import math
 import operator
+import re
 import types
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from . import einops, kinds, modules, names, schema
+from . import arrays, einops, kinds, modules, names, schema
 from .kinds import (
     UNKNOWN,
     Class,
@@ -29,6 +30,7 @@ from .kinds import (
     is_numbers,
     is_own,
     kind_of,
+    merge,
     primary,
 )
 from .names import cpp_type, identifier
@@ -37,7 +39,9 @@ _SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Mod: "%",
           ast.LShift: "<<", ast.RShift: ">>"}
 _COMPARISONS = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 _CONTAINERS = (nn.ModuleList, nn.Sequential)
-_SCALAR_NUMPY = {"sqrt", "log", "exp", "power", "ceil", "floor", "log2", "prod"}
+_FILLED = (*_CONTAINERS, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
+DRIVER = "the command line"  # the name of the file that the options of the command line stand for
+_SCALAR_NUMPY = set("sqrt log exp power ceil floor log2 log10 sin cos tan tanh abs".split())
 
 
 def is_none(node):
@@ -59,6 +63,8 @@ class Expressions:
 
     def kind(self, node):
         """The kind of an expression, None if it never ran."""
+        if isinstance(node, ast.Attribute) and node.attr in self.standins and self.is_self(node.value):
+            return List(Many((Module(nn.Linear), Module(nn.ReLU))))  # of any class
         found = self.substituted.get(getattr(node, "uid", None))
         if found:
             return found[1]
@@ -76,8 +82,12 @@ class Expressions:
             return List(self.element_kind(self.kind(node.args[0]), 0))
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("rearrange_many", "repeat_many")):
             return List(Tensor(), len(node.args[0].elts) if isinstance(node.args[0], ast.Tuple | ast.List) else None)
-        if isinstance(node, ast.Call) and self.static(node.func) is map and isinstance(node.args[0], ast.Lambda):
-            return List(self.kind(node.args[0].body))
+        if isinstance(node, ast.Call) and self.static(node.func) is zip:
+            return List(Tuple(tuple(self.element_kind(self.kind(a), 0) for a in self.zipped(node))))
+        if isinstance(node, ast.Call) and self.static(node.func) is enumerate:
+            return List(Tuple((kinds.INT, self.element_kind(self.kind(node.args[0]), 0))))
+        if isinstance(node, ast.Call) and self.static(node.func) is map:
+            return List(self.kind(node.args[0].body) if isinstance(node.args[0], ast.Lambda) else self.mapped_kind(node.args[0], node.args[1]))
         if isinstance(node, ast.Name) and isinstance(self.locals.get(node.id), List | Tuple) and not (
             isinstance(self.locals[node.id], List) and self.locals[node.id].item is None):
             return self.locals[node.id]  # C++ may hold a tuple of tensors as a vector
@@ -133,6 +143,8 @@ class Expressions:
             return ast.literal_eval(node)
         except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
             pass
+        if isinstance(node, ast.JoinedStr) and all(isinstance(part, ast.Constant) for part in node.values):
+            return "".join(part.value for part in node.values)
         if isinstance(node, ast.Name) and node.id in self.inline:
             return self.inline[node.id][2]
         if isinstance(node, ast.Name | ast.Attribute):
@@ -256,7 +268,7 @@ class Expressions:
     def code_Attribute(self, node):
         name = node.attr
         if self.is_self(node.value) and self.cls is not None:
-            return self.own_attribute(node)
+            return self.standins.get(name) or self.own_attribute(node)
         value = self.static(node)
         if value is not None:
             return self.literal(value, node)
@@ -277,7 +289,11 @@ class Expressions:
                 return "{}"
             self.unit.struct(kind)
             if name not in kind.fields():
-                raise Refusal(f"`{ast.unparse(node)[:60]}` is computed by {kind.name}; make it a field", node)
+                computed = inspect.getattr_static(type(kind.value), name, None)
+                computed = getattr(computed, "fget", None) or getattr(computed, "func", None)
+                if computed is None or self.unit.loaded.definition(computed) is None:
+                    raise Refusal(f"`{ast.unparse(node)[:60]}` is computed by {kind.name}; make it a field", node)
+                return self.plain_method(computed, [node.value], node)
             return f"{self.primary(node.value)}.{identifier(name)}"
         if isinstance(kind, Tuple) and name in ("values", "indices"):
             return f"std::get<{int(name == 'indices')}>({self.code(node.value)})"
@@ -308,6 +324,9 @@ class Expressions:
         if value is not None and not callable(value) and name not in self.cls.members and not self.unit.assigned(cls, name):
             return self.literal(value, node)
         self.cls.use(name, kind)
+        held = self.cls.members.get(name)
+        if isinstance(held, Many) and isinstance(kind, Module) and names.holds_container(held):
+            return f"std::dynamic_pointer_cast<{names.implementation(kind)}>({self.member(name)})"
         return self.member(name)
 
     def module_attribute(self, node, kind):
@@ -324,6 +343,8 @@ class Expressions:
             return f"{target}->{names.member(name, self.unit.class_names)}"
         if kind.cls is nn.ModuleDict:
             return self.child(node.value, f'[{self.literal(name)}]', self.kind(node), node)
+        if kind.cls is nn.Module and isinstance(self.kind(node), Module):
+            return f"{target}->named_children()[{self.literal(name)}]" + ("" if self.kind(node).cls is nn.Module else f"->as<{names.implementation(self.kind(node))}>()")
         if kind.cls is nn.Module:
             raise Refusal(f"`{ast.unparse(node)[:60]}`: a module of any class has no attribute {name} in C++; test its class first", node)
         return modules.attribute(kind.cls, target, name)
@@ -333,6 +354,8 @@ class Expressions:
         if isinstance(kind, Many) or not isinstance(kind, Module):
             raise Refusal(f"`{ast.unparse(node)[:60]}` is {names.describe(kind)}; give each class a member of its own", node)
         inner = f"{self.code(container)}->ptr({index[1:-1]})" if self.kind(container).cls is not nn.ModuleDict else f"(*{self.code(container)}){index}"
+        if kind.cls is nn.Module:
+            return inner
         return f"{inner}->template as<{names.implementation(kind)}>()" if self.in_template else f"{inner}->as<{names.implementation(kind)}>()"
 
     def code_Tuple(self, node):
@@ -340,8 +363,30 @@ class Expressions:
 
     def code_List(self, node):
         kind = self.kind(node)
+        loose = [item for item in node.elts if isinstance(item, ast.Starred) and not self.has_length(item.value)]
+        if loose and isinstance(kind, List):
+            return self.joined_parts(node.elts, cpp_type(kind, node))
         items = "{" + ", ".join(self.code(item) for item in self.starless(node.elts)) + "}"
         return cpp_type(kind, node) + items if isinstance(kind, List) and kind.item is not None else items
+
+    def has_length(self, node):
+        kind = self.kind(node)
+        return isinstance(kind, Tuple) or isinstance(kind, Size | List) and kind.length is not None or isinstance(node, ast.Tuple | ast.List) or getattr(node, "id", "") in self.stars
+
+    def joined_parts(self, items, type_text):
+        """A display with stars of lengths that vary."""
+        self.unit.helper("joined")
+        text, row = "", []
+        for item in [*items, None]:
+            if item is not None and not isinstance(item, ast.Starred):
+                row.append(self.code(item))
+                continue
+            parts = [f"{type_text}{{{', '.join(row)}}}"] if row else []
+            parts += [self.as_vector(item.value)] if item is not None else []
+            for part in parts:
+                text = f"joined({text}, {part})" if text else part
+            row = []
+        return text
 
     def starless(self, items):
         """The items of a call or display, with each `*value` of known length spread."""
@@ -349,6 +394,9 @@ class Expressions:
         for item in items:
             if not isinstance(item, ast.Starred):
                 spread.append(item)
+                continue
+            if isinstance(item.value, ast.Name) and item.value.id in self.stars:
+                spread += self.stars[item.value.id]
                 continue
             value, kind = item.value, self.kind(item.value)
             length = kind.length if isinstance(kind, Size | List) else len(kind.items) if isinstance(kind, Tuple) else None
@@ -392,7 +440,20 @@ class Expressions:
         return f"{self.primary(node)}[{at}]" if at >= 0 else f"{self.primary(node)}.end()[{at}]"
 
     def code_Dict(self, node):
-        raise Refusal("a dict has no translation here; use a dataclass or arguments", node)
+        kind, words = self.kind(node), [key is not None and self.constant(key) for key in node.keys]
+        if not isinstance(kind, Config) or not all(isinstance(word, str) for word in words):
+            raise Refusal("a dict whose keys are no constant words has no translation; use a dataclass or arguments", node)
+        return self.struct_text(kind, dict(zip(words, node.values, strict=True)), node)
+
+    def struct_text(self, kind, given, node):
+        """A struct with these fields."""
+        self.unit.struct(kind)
+        fields = self.unit.struct_fields(self.unit.structs[kind.name])
+        for name, value in given.items():
+            if name not in fields and self.kind(value) != kinds.NONE:
+                raise Refusal(f"`{ast.unparse(node)[:60]}`: {name}, {names.describe(self.kind(value))}, cannot be a field of a struct", node)
+        parts = [f".{identifier(name)} = {self.code(given[name])}" for name in fields if name in given and self.kind(given[name]) != kinds.NONE]
+        return f"{kind.name}{{{', '.join(parts)}}}"
 
     def code_JoinedStr(self, node):
         values = set(self.values(node))
@@ -433,6 +494,8 @@ class Expressions:
             return self.tensor_operation(left, right, sign, node)
         if sign is ast.MatMult:
             raise Refusal(f"`{ast.unparse(node)[:60]}` never ran", node)
+        if kinds_[0] == kinds.STR and sign is ast.Mod:
+            return self.formatted(left, right.elts if isinstance(right, ast.Tuple) else [right], r"%[dsi]", node)
         if all(kind == kinds.STR for kind in kinds_) and sign is ast.Add:
             return f"std::string({self.code(left)}) + {self.code(right)}"
         if any(isinstance(kind, List | Tuple | Size) for kind in kinds_):
@@ -461,9 +524,25 @@ class Expressions:
             raise Refusal(f"the operator of `{ast.unparse(node)[:60]}`", node)
         return f"{primary(self.plain(left))} {_SIGNS[sign]} {primary(self.plain(right))}"
 
+    def formatted(self, text, values, places, node):
+        """A text with values put in, as `%` and str.format do."""
+        text = self.constant(text)
+        parts = re.split(places, text) if isinstance(text, str) else []
+        if len(parts) != len(values) + 1:
+            raise Refusal(f"the format of `{ast.unparse(node)[:60]}` has no translation", node)
+        texts = [f"std::string({self.literal(parts[0])})"]
+        for value, part in zip(values, parts[1:], strict=True):
+            texts.append(self.code(value) if self.kind(value) == kinds.STR else f"std::to_string({self.code(value)})")
+            texts += [self.literal(part)] if part else []
+        return " + ".join(texts)
+
     def tensor_operation(self, left, right, sign, node):
         if sign is ast.MatMult:
             return f"{self.primary(left)}.matmul({self.code(right)})"
+        if getattr(self.kind(node), "numpy", False) and self.kind(node).dtype == "f":
+            for part in (left, right):
+                if self.as_double(part) != self.code(part):
+                    self.substitute(part, self.as_double(part), Tensor("f", self.kind(part).rank, True))
         if sign in (ast.Pow, ast.FloorDiv, ast.Mod):
             name = {ast.Pow: "pow", ast.FloorDiv: "floor_divide", ast.Mod: "remainder"}[sign]
             if sign is ast.FloorDiv and not isinstance(self.kind(left), Tensor):
@@ -497,12 +576,22 @@ class Expressions:
             return self.choice(node, conjunction)
         parts = []
         for value in node.values:
+            if parts and self.never_asked(value):
+                test = (" && " if conjunction else " || ").join(parts)
+                self.unit.never(self.path, value.lineno)
+                self.out(f"TORCH_CHECK({'!' if conjunction else ''}({test}), {self.never_text(value.lineno)});")
+                return "false" if conjunction else "true"
             code = self.condition(value)
             if code == ("false" if conjunction else "true"):
                 return code if not parts else (" && " if conjunction else " || ").join([*parts, code])
             if code != ("true" if conjunction else "false"):
                 parts.append(f"({code})" if isinstance(value, ast.BoolOp) or " ? " in code else code)
         return (" && " if conjunction else " || ").join(parts) or ("true" if conjunction else "false")
+
+    def never_asked(self, node):
+        """Whether an operand of `and` or `or` never ran, as those before it decided."""
+        wrapped = ast.Name | ast.Attribute | ast.BinOp | ast.Compare | ast.BoolOp | ast.UnaryOp | ast.Call | ast.Subscript | ast.IfExp
+        return not self.blind and isinstance(node, wrapped) and node.uid not in self.substituted and self.unit.recorder.kind(node) is None
 
     def choice(self, node, conjunction):
         """`a or b` where a and b are no conditions."""
@@ -535,12 +624,20 @@ class Expressions:
             equal = isinstance(sign, ast.In)
             texts = [f"{self.primary(left)} {'==' if equal else '!='} {self.code(item)}" for item in right.elts]
             return "(" + (" || " if equal else " && ").join(texts) + ")"
+        if isinstance(sign, ast.In | ast.NotIn) and kind in (kinds.INT, kinds.STR, kinds.FLOAT) and (isinstance(self.kind(right), List | Size) or is_numbers(self.kind(right))):
+            items = self.local_copy(right, "items")
+            return f"std::count({items}.begin(), {items}.end(), {self.code(left)}) {'>' if isinstance(sign, ast.In) else '=='} 0"
+        if isinstance(sign, ast.In | ast.NotIn) and isinstance(right, ast.Name) and right.id in self.displays and isinstance(self.constant(left), str):
+            return "true" if (self.constant(left) in dict(self.displays[right.id])) == isinstance(sign, ast.In) else "false"
         if type(sign) not in _COMPARISONS or isinstance(kind, Class | Function | Config | Module) or kind in (kinds.CALLABLE, None):
             known = self.always(node)
             if known is None:
                 raise Refusal(f"`{ast.unparse(node)[:60]}` compares {names.describe(kind)}", node)
             return "true" if known else "false"
         other = self.kind(right)
+        if self.blind and UNKNOWN not in (self.constant(left), self.constant(right)):
+            holds = {ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge}
+            return "true" if holds[type(sign)](self.constant(left), self.constant(right)) else "false"
         if isinstance(kind, Size | List | Tuple) and isinstance(other, Size | Tuple | List):
             return f"{self.as_vector(left)} {_COMPARISONS[type(sign)]} {self.as_vector(right)}"
         if kind == kinds.NONE or other == kinds.NONE:
@@ -618,6 +715,10 @@ class Expressions:
 
     def code_Subscript(self, node):
         value, index = node.value, node.slice
+        if isinstance(value, ast.Dict):
+            return self.code(self.chosen([(self.constant(key), item) for key, item in zip(value.keys, value.values, strict=True) if key is not None], index, node))
+        if isinstance(value, ast.Name) and value.id in self.displays and not isinstance(self.constant(index), str):
+            return self.code(self.chosen(self.displays[value.id], index, node))
         kind = self.kind(value)
         if isinstance(kind, Size):
             if not isinstance(index, ast.Slice):
@@ -646,18 +747,39 @@ class Expressions:
         if isinstance(kind, Config) and isinstance(self.constant(index), str):
             self.unit.struct(kind)
             return "{}" if self.kind(node) == kinds.NONE else f"{self.primary(value)}.{identifier(self.constant(index))}"
+        if isinstance(kind, Module) and kind.cls in (nn.ParameterList, nn.ParameterDict):
+            text = self.code(index)
+            if isinstance(self.constant(index), int) and self.constant(index) < 0:
+                text = f"{self.code(value)}->size() - {-self.constant(index)}"
+            return f"(*{self.code(value)})[{text}]"
         if isinstance(kind, Module) and kind.cls in (*_CONTAINERS, nn.ModuleDict):
             text = self.code(index)
             if self.constant(index) is not UNKNOWN and isinstance(self.constant(index), int) and self.constant(index) < 0:
                 text = f"{self.code(value)}->size() - {-self.constant(index)}"
             return self.child(value, f"[{text}]", self.kind(node), node)
+        if isinstance(value, ast.Attribute) and value.attr == "_modules" and isinstance(self.kind(node), Module):
+            owner = "" if self.is_self(value.value) else f"{self.code(value.value)}->"
+            return f"{owner}named_children()[{self.code(index)}]->as<{names.implementation(self.kind(node))}>()"
         raise Refusal(f"`{ast.unparse(node)[:60]}`: {names.describe(kind)} cannot be indexed here", node)
+
+    def chosen(self, pairs, index, node):
+        """The entry of a dict display that a word chooses."""
+        word, entries = self.operand(index).constant, dict(pairs)
+        if word is UNKNOWN or word not in entries or any(self.draws(item) for key, item in entries.items() if key != word):
+            raise Refusal(f"`{ast.unparse(node)[:60]}`: which entry it is is not clear; write an if", node)
+        return entries[word]
 
     def slice_of(self, value, index):
         """A slice of a list or size."""
         kind = self.kind(value)
         if not isinstance(kind, Size | List | Tuple):
             raise Refusal(f"a slice of {names.describe(kind)}", index)
+        step = self.constant(index.step) if index.step is not None else 1
+        if step == -1 and index.lower is None and index.upper is None:
+            self.unit.helper("reversed_list")
+            return f"reversed_list({self.as_vector(value)})"
+        if not isinstance(step, int) or step < 1:
+            raise Refusal("a slice of a list with a negative step has no translation but [::-1]", index)
         self.unit.helper("part_of")
         low = self.code(index.lower) if index.lower is not None else "0"
         high = ", " + self.code(index.upper) if index.upper is not None and not is_none(index.upper) else ""
@@ -749,9 +871,18 @@ class Expressions:
         kind = self.kind(function)
         held = self.cls.members.get(function.attr) if self.cls and isinstance(function, ast.Attribute) and self.is_self(function.value) else None
         if any(isinstance(k, Many) and all(isinstance(item, Module) for item in k.kinds) for k in (kind, held)):
-            return f"{self.primary(function)}.forward({', '.join(self.code(a) for a in node.args)})"
+            given = ", ".join(self.code(a) for a in node.args)
+            several = next(k for k in (kind, held) if isinstance(k, Many))
+            if names.holds_container(several) or getattr(function, "id", None) in self.any_calls:
+                self.unit.helper("call_any")
+                return f"call_any<{', '.join(names.implementation(k) for k in several.kinds)}>({self.code(function)}, {given})"
+            return f"{self.primary(function)}.forward({given})"
         if isinstance(function, ast.Attribute):
             if self.is_self(function.value) and self.cls is not None and not isinstance(kind, Module):
+                if function.attr in self.cls.lambdas:
+                    return self.written_out(*self.cls.lambdas[function.attr], node)
+                if self.unit.bound_method(self.cls, function.attr):
+                    return self.own_method(self.unit.bound_method(self.cls, function.attr), node)
                 if inspect.getattr_static(self.cls.cls, function.attr, None) is not None:
                     return self.own_method(function.attr, node)
             owner = self.kind(function.value)
@@ -759,8 +890,11 @@ class Expressions:
                 return self.tensor_method(node)
             if isinstance(owner, Module) and not isinstance(kind, Module):
                 return self.module_method(node, owner)
-            if isinstance(owner, List) or (isinstance(owner, Config) and function.attr in ("get", "items", "keys", "values")) or owner in (kinds.STR, kinds.FLOAT):
+            if isinstance(owner, List | Size) or is_numbers(owner) and function.attr in ("index", "count") or (isinstance(owner, Config) and function.attr in ("get", "items", "keys", "values")) or owner in (kinds.STR, *kinds.NUMBERS) or (
+                isinstance(function.value, ast.Name) and function.value.id in self.displays):
                 return self.container_method(node, owner)
+            if isinstance(owner, Config) and inspect.isfunction(getattr(type(owner.value), function.attr, None)):
+                return self.plain_method(getattr(type(owner.value), function.attr), [function.value, *node.args], node)
         if isinstance(kind, Module):
             return self.call_module(kind, self.code(function), node)
         if isinstance(kind, Function):
@@ -772,6 +906,23 @@ class Expressions:
         if kind == kinds.CALLABLE:
             return f"{self.primary(function)}({', '.join(self.code(a) for a in node.args)})"
         raise Refusal(f"the call `{ast.unparse(node)[:60]}` has no translation", node)
+
+    def written_out(self, function, kept, node):
+        """The call of a lambda that is a member."""
+        saved = dict(self.inline)
+        bound = {a.arg: (self.local_copy(value, "given"), self.kind(value), self.constant(value)) for a, value in zip(function.args.args, node.args, strict=True)}
+        self.inline.update({**{name: (self.code(held), self.kind(held), UNKNOWN) for name, held in kept.items()}, **bound})
+        try:
+            return self.code(function.body)
+        finally:
+            self.inline = saved
+
+    def plain_method(self, function, arguments, node):
+        """A method or property of an object that is no module: a function whose first argument is the object."""
+        call = ast.copy_location(ast.Call(node, arguments, list(getattr(node, "keywords", ()))), node)
+        if self.unit.loaded.definition(function) is None:
+            raise Refusal(f"the source of {function.__qualname__} is not at hand", node)
+        return f"{self.unit.function(function, node)}({', '.join(self.bind(function, call))})"
 
     def super_method(self, method, node):
         base = self.cls.base
@@ -821,9 +972,13 @@ class Expressions:
             return f"{target}->{names.member(name, self.unit.class_names) if name != 'forward' else name}({', '.join(self.bind(getattr(kind.cls, name), node))})"
         if name == "forward":
             return self.call_module(kind, target, node)
+        if name == "append" and kind.cls is nn.ParameterList:
+            return f"{target}->append({self.primary(node.args[0])}.detach().set_requires_grad(true))"
+        if name == "insert" and kind.cls is nn.ModuleList:
+            return f"{target}->insert({self.code(node.args[0])}, {self.local_copy(node.args[1], 'layer')}{'' if self.kind(node.args[1]) == Module(nn.Module) else '.ptr()'})"
         if name in ("append", "add_module") and kind.cls in (nn.ModuleList, nn.Sequential):
             return f"{target}->push_back({', '.join(self.code(a) for a in node.args)})"
-        if name in ("parameters", "buffers", "modules", "children"):
+        if name in ("parameters", "buffers", "modules", "children", "flatten_parameters"):
             return f"{target}->{name}()"
         if name in ("double", "float", "half", "bfloat16", "to", "eval", "train", "requires_grad_"):
             return self.changed_module(target, name, node)
@@ -848,7 +1003,14 @@ class Expressions:
         return target
 
     def container_method(self, node, kind):
-        name, target = node.func.attr, self.code(node.func.value)
+        name, held = node.func.attr, node.func.value
+        if isinstance(held, ast.Name) and held.id in self.displays and name in ("get", "pop") and isinstance(self.constant(node.args[0]), str):
+            given = dict(self.displays[held.id])
+            if name == "pop":
+                self.popped.add((held.id, self.constant(node.args[0])))
+            default = node.args[1] if len(node.args) > 1 else ast.Constant(None)
+            return self.code(given.get(self.constant(node.args[0]), default))
+        target = self.code(held)
         if isinstance(kind, List) and ast.unparse(node.func.value) in self.kept_lists:
             raise Refusal(f"`{ast.unparse(node)[:60]}` changes a list that was put into another; C++ holds a copy there", node)
         if isinstance(kind, List) and name == "append" and isinstance(self.kind(node.args[0]), List):
@@ -863,6 +1025,10 @@ class Expressions:
             return local
         if isinstance(kind, List) and name == "insert":
             return f"{target}.insert({target}.begin() + {self.code(node.args[0])}, {self.code(node.args[1])})"
+        if isinstance(kind, List | Tuple | Size) and name in ("index", "count"):
+            items, value = self.local_copy(held, "items"), self.code(node.args[0])
+            find = f"std::find({items}.begin(), {items}.end(), {value}) - {items}.begin()"
+            return f"static_cast<int64_t>({find if name == 'index' else f'std::count({items}.begin(), {items}.end(), {value})'})"
         if isinstance(kind, List) and name == "reverse":
             return f"std::reverse({target}.begin(), {target}.end())"
         if isinstance(kind, List) and name == "extend":
@@ -874,6 +1040,12 @@ class Expressions:
                 self.unit.struct(kind)
                 return f"{primary(target)}.{identifier(word)}"
             return self.code(node.args[1]) if len(node.args) > 1 else "{}"
+        if kind == kinds.STR and name == "format" and not node.keywords:
+            return self.formatted(node.func.value, node.args, r"\{\d?\}", node)
+        if kind in kinds.NUMBERS and name == "item":
+            return target
+        if kind in kinds.NUMBERS and name == "astype" and self.kind(node) in names.SIMPLE:
+            return f"static_cast<{names.SIMPLE[self.kind(node)]}>({target})"
         if kind == kinds.FLOAT and name == "is_integer":
             return f"(std::floor({target}) == {target})"
         if kind == kinds.STR and name in ("endswith", "startswith") and len(node.args) == 1:
@@ -885,10 +1057,16 @@ class Expressions:
 
     def tensor_method(self, node):
         name = node.func.attr
+        if name == "numpy" and self.path == DRIVER:
+            return self.code(node.func.value)
+        if self.kind(node.func.value).numpy and self.array_method(node) is not None:
+            return self.array_method(node)
         if name == "type" and len(node.args) == 1 and isinstance(node.args[0], ast.Call) and getattr(node.args[0].func, "attr", "") == "type":
             return f"{self.primary(node.func.value)}.to({self.primary(node.args[0].func.value)}.scalar_type())"
         arguments = [self.operand(node.func.value), *(self.operand(a) for a in self.starless(node.args))]
         keywords = self.keywords(node)
+        if name == "new" and len(arguments) > 1 and all(a.kind == kinds.INT for a in arguments[1:]):
+            return f"torch::empty({{{', '.join(a.code for a in arguments[1:])}}}, {arguments[0].primary}.options())"
         return self.at(node, schema.call, name, arguments, keywords, method=True)
 
     def keywords(self, node):
@@ -899,7 +1077,13 @@ class Expressions:
         for keyword in node.keywords:
             value = keyword.value
             if keyword.arg is None and isinstance(value, ast.Name) and value.id in self.displays:
-                yield from self.displays[value.id]
+                yield from (entry for entry in self.displays[value.id] if (value.id, entry[0]) not in self.popped)
+            elif keyword.arg is None and isinstance(self.kind(value), Config) and not self.is_rest(value) and self.kind(value).fields():
+                for name, held in self.kind(value).fields().items():
+                    node = ast.copy_location(ast.Constant(None), value)
+                    node.uid = -next(self.unit.counter)
+                    self.substitute(node, "{}" if held is None else f"{self.primary(value)}.{identifier(name)}", kind_of(held))
+                    yield name, node
             elif keyword.arg is None and isinstance(value, ast.Dict):
                 yield from ((key.value, item) for key, item in zip(value.keys, value.values, strict=True))
             else:
@@ -917,7 +1101,7 @@ class Expressions:
 
     def call_module(self, kind, target, node):
         cls = kind.cls
-        if is_own(cls) and cls.forward is nn.Sequential.forward:
+        if is_own(cls) and not is_own(next(b for b in cls.__mro__ if "forward" in vars(b))):
             return f"{target}->forward({', '.join(self.code(a) for a in node.args)})"
         if is_own(cls):
             return f"{target}->forward({', '.join(self.bind(cls.forward, node))})"
@@ -945,6 +1129,8 @@ class Expressions:
         builtin = getattr(self, "call_" + name, None) if module in ("builtins", "functools") else None
         if builtin is not None:
             return builtin(node)
+        if module == "torch.nn.modules.utils" and len(node.args) == 1 and isinstance(self.kind(node), Tuple | List):
+            return self.pair_of(len(self.kind(node).items) if isinstance(self.kind(node), Tuple) else self.kind(node).length, node)
         if name == "generate_square_subsequent_mask":
             return f"torch::nn::TransformerImpl::generate_square_subsequent_mask({self.code(node.args[-1])})"
         if target in (inspect.isfunction, callable):
@@ -953,9 +1139,7 @@ class Expressions:
             return f"std::{ {'fabs': 'abs'}.get(name, name)}({', '.join(self.number(a) for a in node.args)})" if name not in ("floor", "ceil", "prod") else (
                 f"static_cast<int64_t>(std::{name}({self.number(node.args[0])}))" if name != "prod" else self.call_prod(node))
         if module.split(".")[0] == "numpy" or type(target).__name__ == "ufunc":
-            if name in _SCALAR_NUMPY and all(self.kind(a) in kinds.NUMBERS for a in node.args):
-                return f"std::{ {'power': 'pow'}.get(name, name)}({', '.join(self.number(a) for a in node.args)})"
-            raise Refusal(f"numpy.{name} has no translation; use torch.{name}", node)
+            return self.call_numpy(name, node)
         if module.split(".")[0] in ("einops", "einops_exts"):
             return self.call_einops(ast.unparse(node.func).split(".")[-1], node)
         definition = self.unit.loaded.definition(target) if inspect.isfunction(target) else None
@@ -982,13 +1166,90 @@ class Expressions:
             raise Refusal(f"operator.{name} has no translation", node)
         raise Refusal(f"the source of {name or target} is not at hand; only own classes and functions, torch, math and einops are translated", node)
 
+    def from_pretrained(self, node):
+        """nn.Embedding.from_pretrained."""
+        given = dict(zip(("embeddings", "freeze", "padding_idx"), node.args, strict=False)) | {k.arg: k.value for k in node.keywords}
+        if set(given) - {"embeddings", "freeze", "padding_idx"}:
+            raise Refusal(f"`{ast.unparse(node)[:60]}`: only freeze and padding_idx are translated", node)
+        options = "".join(f".{name}({self.code(given[name])})" for name in ("freeze", "padding_idx") if name in given and self.kind(given[name]) != kinds.NONE)
+        more = f", torch::nn::EmbeddingFromPretrainedOptions(){options}" if options else ""
+        return f"torch::nn::Embedding::from_pretrained({self.code(given['embeddings'])}{more})"
+
+    def pair_of(self, count, node):
+        """torch.nn.modules.utils' _pair and the like."""
+        kind = self.kind(node.args[0])
+        if isinstance(kind, List | Tuple | Size):
+            return self.as_vector(node.args[0])
+        return f"std::vector<{cpp_type(kind, node)}>({count}, {self.code(node.args[0])})"
+
+    def call_numpy(self, name, node):
+        """A function of numpy of numbers, or of arrays, which are tensors in C++."""
+        given = [self.kind(a) for a in node.args]
+        if name in _SCALAR_NUMPY and all(kind in kinds.NUMBERS for kind in given):
+            return f"std::{ {'power': 'pow'}.get(name, name)}({', '.join(self.number(a) for a in node.args)})"
+        if name == "prod" and not isinstance(given[0], Tensor):
+            return self.call_prod(node)
+        if name == "shape" and isinstance(given[0], Tensor):
+            return f"{self.primary(node.args[0])}.sizes().vec()"
+        if name in ("array", "asarray", "stack") and isinstance(given[0], List | Tuple):
+            self.unit.helper("array_of")
+            code = f"array_of({self.as_vector(node.args[0])})"
+        elif any(isinstance(kind, Tensor) and not kind.numpy for kind in given):
+            raise Refusal(f"numpy.{name} of a tensor has no translation; use torch.{name}", node)
+        elif name in arrays.NAMES and isinstance(self.kind(node), Tensor):
+            keywords = {arrays.KEYWORDS.get(k.arg, k.arg): self.operand(k.value) for k in node.keywords if k.arg != "dtype"}
+            operands = [Operand(self.as_double(a), self.kind(a), self.constant(a)) if isinstance(self.kind(a), Tensor) and self.kind(node).dtype == "f" else self.operand(a)
+                        for a in node.args]
+            code = self.at(node, schema.call, arrays.NAMES[name], operands, keywords, method=False)
+        else:
+            raise Refusal(f"numpy.{name} has no translation; use torch.{name}", node)
+        dtype = self.array_dtype(node)
+        return f"{primary(code)}.to({dtype})" if dtype else code
+
+    def array_dtype(self, node):
+        """The dtype that a call of numpy asks for, or the one that numpy gives where torch would give another; "" for neither."""
+        wanted = next((k.value for k in node.keywords if k.arg == "dtype"), None)
+        if wanted is not None:
+            value = self.static(wanted) or self.constant(wanted)
+            if arrays.dtype(value) is None:
+                raise Refusal(f"`{ast.unparse(node)[:60]}`: the dtype has no translation", node)
+            return arrays.dtype(value)
+        return "torch::kDouble" if self.static(node.func).__name__ in arrays.MADE and self.kind(node).dtype == "f" else ""
+
+    def as_double(self, node):
+        """An array's text in double precision, to which numpy promotes integers."""
+        kind = self.kind(node)
+        return f"{self.primary(node)}.to(torch::kDouble)" if isinstance(kind, Tensor) and kind.numpy and kind.dtype in "ib" else self.code(node)
+
+    def array_method(self, node):
+        name, owner = node.func.attr, self.primary(node.func.value)
+        if name == "astype":
+            value = self.static(node.args[0]) or self.constant(node.args[0])
+            if arrays.dtype(value):
+                return f"{owner}.to({arrays.dtype(value)})"
+        if name == "copy":
+            return f"{owner}.clone()"
+        if name == "transpose" and node.args:
+            return f"{owner}.permute({{{', '.join(self.code(a) for a in self.starless(node.args))}}})"
+        if name in ("reshape", "sum", "mean", "max", "min", "flatten", "repeat", "T", "cumsum"):
+            return None
+        raise Refusal(f"`{ast.unparse(node)[:60]}`: numpy's {name} has no translation", node)
+
     def call_torch(self, target, name, node):
         where = where_of(target)
+        if name in ("from_numpy", "as_tensor", "tensor") and node.args and isinstance(self.kind(node.args[0]), Tensor) and self.kind(node.args[0]).numpy:
+            dtype = next((k.value for k in node.keywords if k.arg == "dtype"), node.args[1] if len(node.args) > 1 else None)
+            return f"{self.primary(node.args[0])}.to({self.code(dtype)})" if dtype is not None else self.code(node.args[0])
         if name in ("is_scripting", "is_tracing", "is_available", "is_autocast_enabled", "is_compiling", "is_initialized") and self.always(node) is not None:
             return "true" if self.always(node) else "false"
         if name == "apply" and "autograd" in (getattr(target, "__module__", None) or ""):
             raise Refusal(f"`{ast.unparse(node.func)}` is a custom autograd.Function; write its forward with operations of torch", node)
-        if name in ("checkpoint", "compile", "no_grad", "script", "custom_fwd") or where == "refused":
+        if name == "checkpoint" and node.args:
+            self.note(f"{self.unit.loaded.place(self.path, node.lineno)}: checkpoint(...) calls its function directly, with the same numbers and more memory")
+            call = ast.copy_location(ast.Call(node.args[0], node.args[1:], []), node)
+            call.uid = node.uid
+            return self.code_Call(call)
+        if name in ("compile", "no_grad", "script", "custom_fwd") or where == "refused":
             raise Refusal(f"{getattr(target, '__module__', 'torch')}.{name} has no translation", node)
         if name == "multi_head_attention_forward":
             raise Refusal("F.multi_head_attention_forward has no translation; call an nn.MultiheadAttention", node)
@@ -996,8 +1257,13 @@ class Expressions:
         keywords = self.keywords(node)
         if None in keywords:
             raise Refusal(f"`{ast.unparse(node)[:60]}` hands on **kwargs", node)
+        if name == "from_pretrained" and isinstance(self.kind(node), Module) and self.kind(node).cls is nn.Embedding:
+            return self.from_pretrained(node)
         if name == "trunc_normal_":
             self.unit.helper("trunc_normal_")
+        if name == "calculate_gain" and arguments and arguments[0].constant is UNKNOWN:
+            self.unit.helper("calculate_gain")
+            return f"calculate_gain({', '.join(a.code for a in (*arguments, *keywords.values()))})"
         return self.at(node, schema.call, name, arguments, keywords, method=False, where=where)
 
     def call_einops(self, name, node):
@@ -1079,6 +1345,11 @@ class Expressions:
         if not node.args:
             return "torch::empty({0})"
         dtype = "torch::kLong" if cls.__name__ == "LongTensor" else "torch::kFloat"
+        if isinstance(self.kind(node.args[0]), Tensor):
+            return f"{self.primary(node.args[0])}.to({dtype})"
+        if isinstance(self.kind(node.args[0]), List) and isinstance(self.kind(node.args[0]).item, List):
+            self.unit.helper("array_of")
+            return f"array_of({self.as_vector(node.args[0])}).to({dtype})"
         return f"torch::tensor({self.as_vector(node.args[0])}, {dtype})"
 
     def call_number(self, cls, node):
@@ -1108,8 +1379,10 @@ class Expressions:
             return f"{names.holder(kind)}({', '.join(self.bind(cls.__init__, node, constructor=cls))})"
         if cls.__module__.startswith("einops"):
             return self.einops_layer(cls, node)
-        if cls is nn.Sequential or cls in (nn.ModuleList, nn.ModuleDict):
-            name = self.fresh({"Sequential": "layers", "ModuleList": "list", "ModuleDict": "dict"}[cls.__name__])
+        if cls is nn.Module:
+            return "std::make_shared<torch::nn::Module>()"
+        if cls in _FILLED:
+            name = self.fresh({"Sequential": "layers", "ModuleList": "list", "ModuleDict": "dict"}.get(cls.__name__, "parameters"))
             self.out(f"torch::nn::{cls.__name__} {name};")
             self.fill(cls, name, node)
             return name
@@ -1117,7 +1390,11 @@ class Expressions:
         keywords = self.keywords(node)
         if None in keywords:
             raise Refusal(f"`{ast.unparse(node)[:60]}` hands on **kwargs", node)
+        dtype = keywords.pop("dtype", None) if modules.draws(cls) or "weight" in getattr(cls, "__annotations__", {}) else None
         text = self.at(node, modules.construct, cls, arguments, keywords)
+        if dtype is not None and dtype.kind != kinds.NONE:
+            self.unit.helper("in_dtype")
+            text = f"in_dtype({dtype.code}, [&] {{ return {text}; }})"
         self.unit.includes.update(modules.includes(text))
         if text.startswith("attentive::compat::") and "LayerNorm" not in text.split("(")[0]:
             self.unit.recognised.append(f"{self.unit.loaded.place(self.path, node.lineno)}: nn.{cls.__name__}, as {text.split('(')[0]}")
@@ -1132,8 +1409,19 @@ class Expressions:
         return self.at(node, einops.layer, pattern, sizes)
 
     def fill(self, cls, name, node):
-        """Statements that put the modules of a constructor call into a container."""
+        """Statements that put the modules, or the parameters, of a constructor call into a container."""
         items = list(node.args)
+        if cls is nn.ParameterList:
+            for value in items:
+                if isinstance(value, ast.ListComp | ast.GeneratorExp) and len(value.generators) == 1:
+                    generator = value.generators[0]
+                    self.loop(generator.iter, generator.target, lambda v=value: self.put_parameter(name, v.elt), value)
+                elif isinstance(value, ast.List | ast.Tuple):
+                    for item in value.elts:
+                        self.put_parameter(name, item)
+                else:
+                    self.out(f"for (const auto& parameter : {self.code(value)}) {name}->append(parameter);")
+            return
         if cls is nn.Sequential and len(items) == 1 and isinstance(items[0], ast.Call) and getattr(self.static(items[0].func), "__name__", "") == "OrderedDict":
             pairs = items[0].args[0].elts
             for pair in pairs:
@@ -1143,21 +1431,21 @@ class Expressions:
             for key, text in self.dicts[items[0].id]:
                 self.out(f'{name}->push_back("{key}", {text});')
             return
-        if cls is nn.ModuleDict:
-            self.fill_dict(name, items[0] if items else None, node)
+        if cls in (nn.ModuleDict, nn.ParameterDict):
+            self.fill_dict(cls, name, items[0] if items else None, node)
             return
         if cls is nn.ModuleList and items:
             items = [ast.copy_location(ast.Starred(items[0], ast.Load()), node)]
         for item in items:
             if not isinstance(item, ast.Starred):
-                self.out(f"{name}->push_back({self.module_text(item)});")
+                self.push(name, item)
                 continue
             value = item.value
             if isinstance(value, ast.List | ast.Tuple):
                 self.fill(nn.Sequential, name, ast.copy_location(ast.Call(node.func, value.elts, []), node))
             elif isinstance(value, ast.ListComp | ast.GeneratorExp):
                 generator = value.generators[0]
-                self.loop(generator.iter, generator.target, lambda v=value: self.out(f"{name}->push_back({self.module_text(v.elt)});"), value)
+                self.loop(generator.iter, generator.target, lambda v=value: self.push(name, v.elt), value)
             elif isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
                 for part in (value.left, value.right):
                     self.fill(cls, name, self.starred_call(node, part)) if cls is nn.Sequential else self.fill(nn.Sequential, name, self.starred_call(node, part))
@@ -1176,6 +1464,34 @@ class Expressions:
             else:
                 self.fill_from(name, value, cls is nn.Sequential)
 
+    def push(self, name, node):
+        """Puts one module into a list; of a choice between two classes each has a statement of its own."""
+        choice = self.choices.get(getattr(node.func, "id", None)) if isinstance(node, ast.Call) else None
+        if choice is not None:  # of two classes that a name stands for
+            node = ast.copy_location(ast.IfExp(choice.test, *(
+                ast.copy_location(ast.Call(part, node.args, node.keywords), node) for part in (choice.body, choice.orelse))), node)
+            for part in (node, node.body, node.orelse):
+                part.uid = -next(self.unit.counter)
+        if choice is not None or isinstance(node, ast.IfExp) and isinstance(merge([self.kind(node.body), self.kind(node.orelse)]), Many):
+            self.out(f"if ({self.condition(node.test)}) {{")
+            for part, end in ((node.body, "} else {"), (node.orelse, "}")):
+                self.depth += 1
+                self.push(name, part)
+                self.depth -= 1
+                self.out(end)
+        else:
+            self.out(f"{name}->push_back({self.module_text(node)});")
+
+    def put_parameter(self, name, node):
+        self.out(f"{name}->append({primary(self.code(node))}.detach().set_requires_grad(true));")
+
+    def put_entry(self, target, kind, key, value):
+        """Puts a module or a parameter into an nn.ModuleDict or nn.ParameterDict."""
+        if kind.cls is nn.ParameterDict:
+            self.out(f"{target}->insert({key}, {primary(self.code(value))}.detach().set_requires_grad(true));")
+        else:
+            self.out(f"{target}->update({{{{{key}, {self.local_copy(value, 'layer')}.ptr()}}}});")
+
     @staticmethod
     def starred_call(node, part):
         return ast.copy_location(ast.Call(node.func, [ast.copy_location(ast.Starred(part, ast.Load()), part)], []), node)
@@ -1193,19 +1509,28 @@ class Expressions:
         kind = self.locals.get(node.id) if isinstance(node, ast.Name) and node.id in self.locals else self.kind(node)
         return isinstance(kind, List) and isinstance(kind.item, Many)
 
-    def fill_dict(self, name, items, node):
+    def fill_dict(self, cls, name, items, node):
         if items is None:
             pairs = []
         elif isinstance(items, ast.Dict):
             pairs = list(zip(items.keys, items.values, strict=True))
         elif isinstance(items, ast.Call) and self.static(items.func) is dict and not items.args:
             pairs = [(ast.Constant(k.arg), k.value) for k in items.keywords]
+        elif isinstance(items, ast.DictComp) and len(items.generators) == 1:
+            one = items.generators[0]
+            self.loop(one.iter, one.target, lambda: self.put_entry(name, Module(cls), self.code(items.key), items.value), ast.copy_location(ast.ListComp(items.key, []), node))
+            return
         elif isinstance(items, ast.Name) and items.id in self.dicts:
             for key, text in self.dicts[items.id]:
                 self.out(f'{name}->update({{{{"{key}", {text}.ptr()}}}});')
             return
         else:
             raise Refusal("an nn.ModuleDict of anything but a display", node)
+        if cls is nn.ParameterDict:  # drawn in this order, kept in that of their names
+            drawn = {self.constant(key): self.local_copy(value, "drawn") for key, value in pairs}
+            for key in sorted(drawn):
+                self.out(f"{name}->insert({self.literal(key)}, {drawn[key]}.detach().set_requires_grad(true));")
+            return
         for key, value in pairs:
             text = self.code(key) if hasattr(key, "uid") else self.literal(key.value)
             module = self.local_copy(value, "layer") if self.kind(value) and isinstance(self.kind(value), Module) else self.code(value)
@@ -1218,16 +1543,18 @@ class Expressions:
         """A constructor call of a class that only holds values."""
         kind = self.kind(node)
         plain = cls in (dict, types.SimpleNamespace) or hasattr(cls, "__dataclass_fields__") or hasattr(cls, "_fields")
-        if not isinstance(kind, Config) or not plain and self.cls is not None:
+        own = inspect.isfunction(cls.__init__) and self.unit.loaded.definition(cls.__init__) is not None
+        if not isinstance(kind, Config) or not plain and not own and self.cls is not None:
             raise Refusal(f"{cls.__name__}(...) is no module; make it a dataclass, or a function that returns tensors", node)
         self.unit.struct(kind)
+        if own and not plain and self.path != DRIVER:
+            return f"{self.unit.function(cls.__init__, node, kind)}({', '.join(self.bind(cls.__init__, node))})"
         if not plain:
             return f"{kind.name}{{}}"  # of the command line: its values are the defaults
         given = {keyword.arg: keyword.value for keyword in node.keywords}
         order = list(kind.fields())
         given.update(zip(order, self.starless(node.args), strict=False))
-        parts = [f".{identifier(name)} = {self.code(given[name])}" for name in self.unit.struct_fields(kind) if name in given and self.kind(given[name]) != kinds.NONE]
-        return f"{kind.name}{{{', '.join(parts)}}}"
+        return self.struct_text(kind, given, node)
 
     # Built-in functions.
 
@@ -1301,6 +1628,15 @@ class Expressions:
             kind = self.kind(node.args[0])
             of = {kinds.INT: int, kinds.FLOAT: float, kinds.BOOL: bool, kinds.STR: str}.get(kind) or {Tuple: tuple, List: list, Tensor: torch.Tensor, Size: torch.Size}.get(type(kind))
             known = None if of is None else any(issubclass(of, c) for c in classes)
+        if node.func.id == "isinstance" and isinstance(node.args[0], ast.Name) and node.args[0].id in self.narrowed:
+            classes = node.args[1].elts if isinstance(node.args[1], ast.Tuple) else [node.args[1]]
+            return "true" if issubclass(self.narrowed[node.args[0].id].cls, tuple(self.static(c) for c in classes)) else "false"
+        if node.func.id == "hasattr" and isinstance(node.args[0], ast.Name) and node.args[0].id in self.narrowed:
+            found = {hasattr(m, self.constant(node.args[1])) for m in self.unit.instances.get(self.narrowed[node.args[0].id].cls, {}).values()}
+            known = found.pop() if len(found) == 1 else None
+        if self.blind and node.func.id == "callable":
+            kind = self.kind(node.args[0])
+            known = isinstance(kind, Function | Class | Module) or kind == kinds.CALLABLE or isinstance(self.static(node.args[0]), types.FunctionType)
         if known is None:
             raise Refusal(f"`{ast.unparse(node)[:60]}` has both answers; test it in an if of its own", node)
         return "true" if known else "false"
@@ -1328,14 +1664,78 @@ class Expressions:
 
     def call_map(self, node):
         function, items = node.args[0], node.args[1]
-        if not isinstance(function, ast.Lambda):
-            raise Refusal("map of anything but a lambda; write a comprehension", node)
-        target = ast.Name(function.args.args[0].arg, ast.Store())
-        item = self.unit.recorder.kind(function.body, self.owners)
+        if len(node.args) > 2:
+            raise Refusal("map over several lists; write a comprehension", node)
+        if isinstance(function, ast.Lambda):
+            target, body = ast.Name(function.args.args[0].arg, ast.Store()), function.body
+            item = self.unit.recorder.kind(body, self.owners)
+        else:
+            target = ast.Name(self.fresh("each"), ast.Store())
+            body = ast.copy_location(ast.Call(function, [ast.copy_location(ast.Name(target.id, ast.Load()), node)], []), node)
+            body.uid, body.args[0].uid = -next(self.unit.counter), -next(self.unit.counter)
+            item = self.mapped_kind(function, items)
         name = self.fresh("items")
         self.out(f"std::vector<{cpp_type(item, node)}> {name};")
-        self.loop(items, target, lambda: self.out(f"{name}.push_back({self.code(function.body)});"), node)
+        self.loop(items, target, lambda: self.out(f"{name}.push_back({self.code(body)});"), node)
         return name
+
+    def mapped_kind(self, function, items):
+        """The kind of an item of map(function, items)."""
+        target = self.static(function)
+        if target in (int, float, bool, str):
+            return {int: kinds.INT, float: kinds.FLOAT, bool: kinds.BOOL, str: kinds.STR}[target]
+        definition = self.unit.loaded.definition(target) if inspect.isfunction(target) else None
+        known = self.unit.recorder.returns(definition[1]) if definition else None
+        return known if known is not None else Tensor(rank=getattr(self.element_kind(self.kind(items), 0), "rank", None))
+
+    def zipped(self, node):
+        """The arguments of zip, with `*map(reversed, (a, b))` spread."""
+        call = node.args[0].value if len(node.args) == 1 and isinstance(node.args[0], ast.Starred) else None
+        if not (isinstance(call, ast.Call) and self.static(call.func) is map and isinstance(call.args[1], ast.Tuple | ast.List)):
+            return node.args
+        if getattr(call, "spread", None) is None:
+            call.spread = [ast.copy_location(ast.Call(call.args[0], [part], []), node) for part in call.args[1].elts]
+            for part in call.spread:
+                part.uid = -next(self.unit.counter)
+        return call.spread
+
+    def call_zip(self, node):
+        """zip or enumerate as a list of tuples."""
+        item, name = self.element_kind(self.kind(node), 0), self.fresh("pairs")
+        parts = [ast.copy_location(ast.Name(self.fresh("part"), ast.Store()), node) for _ in (self.zipped(node) if node.func.id == "zip" else "ab")]
+        self.out(f"std::vector<{cpp_type(item, node)}> {name};")
+        saved = dict(self.locals), set(self.local_names)
+        header, bindings = self.iteration(node, ast.Tuple(parts, ast.Store()), node)
+        self.out(header + " {")
+        self.depth += 1
+        for binding in bindings:
+            binding()
+        self.out(f"{name}.push_back({{{', '.join(part.id for part in parts)}}});")
+        self.depth -= 1
+        self.out("}")
+        self.locals, self.local_names = saved
+        return name
+
+    call_enumerate = call_zip
+
+    def call_any(self, node):
+        word = node.func.id
+        if isinstance(node.args[0], ast.List | ast.Tuple):
+            both = ast.copy_location(ast.BoolOp(ast.Or() if word == "any" else ast.And(), node.args[0].elts), node)
+            both.uid = node.uid
+            return self.code_BoolOp(both)
+        name, argument = self.fresh(word), node.args[0]
+        if not isinstance(argument, ast.GeneratorExp | ast.ListComp) or len(argument.generators) > 1:
+            raise Refusal(f"{word} of anything but a comprehension", node)
+        self.out(f"bool {name} = {'false' if word == 'any' else 'true'};")
+        one = argument.generators[0]
+        tests = "".join(f"{self.condition(test)} && " for test in one.ifs)
+        self.loop(one.iter, one.target, lambda: self.out(
+            f"{name} = {name} {'||' if word == 'any' else '&&'} ({tests}{self.condition(argument.elt)});" if word == "any" or not tests else
+            f"if ({tests[:-4]}) {name} = {name} && ({self.condition(argument.elt)});"), argument)
+        return name
+
+    call_all = call_any
 
     def call_next(self, node):
         argument = node.args[0]
@@ -1344,10 +1744,17 @@ class Expressions:
         raise Refusal(f"`{ast.unparse(node)[:60]}` has no translation", node)
 
     def call_range(self, node):
-        raise Refusal("range outside of a loop", node)
+        self.unit.helper("range_of")
+        low, high, *step = [self.code(a) for a in (node.args if len(node.args) > 1 else [ast.Constant(0), *node.args])]
+        return f"range_of({', '.join([low, high, *step])})"
 
     def call_sorted(self, node):
-        raise Refusal("sorted has no translation", node)
+        if node.keywords or not isinstance(self.kind(node), List) or self.kind(node).item not in (*kinds.NUMBERS, kinds.STR):
+            raise Refusal("sorted of anything but numbers or words, or by a key, has no translation", node)
+        name = self.fresh("sorted")
+        self.out(f"auto {name} = {self.as_vector(node.args[0])};")
+        self.out(f"std::sort({name}.begin(), {name}.end());")
+        return name
 
     def call_print(self, node):
         raise Refusal("print inside of an expression", node)

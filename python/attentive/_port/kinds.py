@@ -40,10 +40,12 @@ _lambdas = {}  # one function for each lambda of the source, which Python makes 
 
 @dataclasses.dataclass(frozen=True)
 class Tensor(Kind):
-    """`dtype` is f, i, b or c (floating, integral, bool, complex), or ? if it varies; `rank` is None if it varies."""
+    """`dtype` is f, i, b or c (floating, integral, bool, complex), or ? if it varies; `rank` is None if it varies.
+    `numpy`: it is an array, which C++ holds as a tensor."""
 
     dtype: str = "f"
     rank: int | None = None
+    numpy: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +70,8 @@ class List(Kind):
 
 @dataclasses.dataclass(frozen=True)
 class Module(Kind):
-    """`variant` tells apart uses of one class whose members are of different classes; see classes.py."""
+    """`variant` tells apart uses of one class whose members are of different classes, and of PyTorch's those that C++ holds as a
+    torch::nn::Functional."""
 
     cls: type
     variant: int = 0
@@ -166,12 +169,18 @@ def kind_of(value):
         return SLICE
     if isinstance(value, torch.Size):
         return Size(len(value))
-    if type(value).__module__ == "numpy":
-        return FLOAT if "float" in type(value).__name__ else INT if "int" in type(value).__name__ else Many((Simple("numpy"),))
+    if type(value).__name__ == "ndarray":
+        return Tensor({"f": "f", "b": "b", "c": "c"}.get(value.dtype.kind, "i"), value.ndim, True) if value.dtype.kind in "fbciu" else Many((Simple("numpy"),))
+    if type(value).__module__ == "numpy" and hasattr(value, "dtype"):
+        return BOOL if value.dtype.kind == "b" else FLOAT if "float" in type(value).__name__ else INT if "int" in type(value).__name__ else Many((Simple("numpy"),))
     if isinstance(value, tuple) and not hasattr(value, "_asdict"):
         return Tuple(tuple(kind_of(item) for item in value))
     if isinstance(value, list):
         return List(merge([kind_of(item) for item in value]), len(value))
+    if isinstance(value, nn.Upsample | nn.SiLU | nn.Mish | nn.RMSNorm):
+        from .modules import is_functional
+
+        return Module(type(value), int(is_functional(type(value), value)))
     if isinstance(value, nn.Module):
         return Module(type(value))
     if isinstance(value, type):
@@ -202,7 +211,7 @@ def merge(kinds):
         return inner if isinstance(inner, Tensor | Module | Many | Optional) else Optional(inner)
     if all(isinstance(kind, Tensor) for kind in some):
         letters, ranks = {kind.dtype for kind in some}, {kind.rank for kind in some}
-        return Tensor(letters.pop() if len(letters) == 1 else "?", ranks.pop() if len(ranks) == 1 else None)
+        return Tensor(letters.pop() if len(letters) == 1 else "?", ranks.pop() if len(ranks) == 1 else None, all(kind.numpy for kind in some))
     if any(isinstance(kind, Optional) for kind in some):
         inner = merge([kind.kind if isinstance(kind, Optional) else kind for kind in some])
         return inner if isinstance(inner, Many) else Optional(inner)
@@ -245,7 +254,7 @@ def is_own(cls):
 UNKNOWN = object()
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class Operand:
     """An argument of a call: its C++ text, its kind, and its value where the source writes a constant (else UNKNOWN)."""
 

@@ -355,7 +355,7 @@ class Loaded:
         folder = pathlib.Path(self.main).parent
         top = (list(_packages(self.main)) or [folder])[-1]
         sys.meta_path.insert(0, _Finder(self, [folder], top if top != folder or (top / "__init__.py").exists() else None))
-        sys.meta_path.append(_Finder(self, list(folder.parents)[:3], None))
+        sys.meta_path.append(_Finder(self, list(folder.parents)[:5], None))
 
 
     def described(self, error):
@@ -391,7 +391,8 @@ class _Finder:
             file = next((f for f in (at / "__init__.py", at.with_name(at.name + ".py")) if f.is_file()), None)
             if file or (at.is_dir() and (any(at.glob("*.py")) or at in pathlib.Path(self.loaded.main).parents)):
                 spec = importlib.util.spec_from_loader(name, self, origin=file and os.path.realpath(file), is_package=True)
-                spec.submodule_search_locations = [str(at)] if file is None or file.stem == "__init__" else None
+                alike = [root / at.name for root in roots if (root / at.name).is_dir()]  # folders of one name within each other
+                spec.submodule_search_locations = [str(folder) for folder in alike] if file is None or file.stem == "__init__" else None
                 return spec
         return None
 

@@ -55,6 +55,7 @@ SIMPLE = {
     kinds.SLICE: "torch::indexing::Slice",
     kinds.CALLABLE: "std::function<torch::Tensor(const torch::Tensor&)>",
     kinds.NONE: "torch::Tensor",
+    kinds.RANGE: "std::vector<int64_t>",
 }
 
 
@@ -67,7 +68,7 @@ def holder(kind):
         return "std::shared_ptr<torch::nn::Module>"
     from . import modules
 
-    if cls.__module__.startswith("einops") or modules.is_functional(cls):
+    if cls.__module__.startswith("einops") or kind.variant or modules.is_functional(cls):
         return "torch::nn::Functional"
     return modules.holder(cls)
 
@@ -110,8 +111,13 @@ def cpp_type(kind: Kind | None, node=None):
     if isinstance(kind, Config):
         return kind.name
     if isinstance(kind, Many) and all(isinstance(item, Module) for item in kind.kinds):
-        return "torch::nn::AnyModule"
+        return "std::shared_ptr<torch::nn::Module>" if holds_container(kind) else "torch::nn::AnyModule"
     raise Refusal(f"no one C++ type holds {describe(kind)}", node)
+
+
+def holds_container(kind):
+    """Whether modules of several classes have a container among them, which torch::nn::AnyModule cannot hold."""
+    return any(item.cls in (nn.Sequential, nn.ModuleList, nn.ModuleDict) for item in kind.kinds)
 
 
 def describe(kind):

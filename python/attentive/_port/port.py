@@ -11,13 +11,20 @@ import torch
 from torch import nn
 
 from . import attend, case, emit, kinds, names, project, support
+from .expressions import DRIVER
 from .kinds import Refusal
 from .load import Source, load
 from .record import HOOK, Recorder, instrumented, number
 from .translation import Run, Translation
 
-DRIVER = "the command line"
 TOLERANCE = 1e-4  # of attention's definition from what the class computed, relative to the largest number
+
+
+def held_fields(value):
+    """The fields of an input that is a namespace, a dict or a dataclass."""
+    if isinstance(value, dict):
+        return value
+    return dict(vars(value)) if isinstance(value, types.SimpleNamespace) or hasattr(value, "__dataclass_fields__") and not isinstance(value, type) else {}
 
 
 class Driver:
@@ -83,6 +90,10 @@ class Driver:
 
     def spread(self, value, node, word, seen):
         """An input's text, in which each distinct tensor is an argument."""
+        if isinstance(value, torch.Tensor) and value.layout != torch.strided:
+            raise Refusal(f"--inputs: {ast.unparse(node)!r} is a sparse tensor, which a recorded case cannot hold; give a dense one")
+        if type(value).__name__ == "ndarray":
+            return self.spread(torch.from_numpy(value), node, word, seen) + ".numpy()"
         if isinstance(value, torch.Tensor):
             for name, held in seen:
                 if held is value:
@@ -92,6 +103,14 @@ class Driver:
             name = base if base not in taken else f"{base}_{len(seen) + 1}"
             seen.append((name, value))
             return name
+        fields = held_fields(value)
+        if fields and self.tensors(value) and isinstance(node, ast.Call | ast.Dict):
+            inner = {k.arg: k.value for k in node.keywords} if isinstance(node, ast.Call) else {ast.literal_eval(k): v for k, v in zip(node.keys, node.values, strict=True)}
+            if set(inner) == set(fields):
+                items = {key: self.spread(fields[key], inner[key], key, seen) for key in inner}
+                if isinstance(node, ast.Dict):
+                    return "{" + ", ".join(f"{key!r}: {text}" for key, text in items.items()) + "}"
+                return f"{ast.unparse(node.func)}({', '.join(f'{key}={text}' for key, text in items.items())})"
         if isinstance(value, tuple | list) and self.tensors(value):
             items = [self.spread(item, node, word, seen) for item in value]
             return f"[{', '.join(items)}]" if isinstance(value, list) else f"({', '.join(items)},)"
@@ -105,7 +124,10 @@ class Driver:
         """The distinct tensors of a value in order."""
         if isinstance(value, torch.Tensor):
             return [value]
-        return [t for item in value for t in Driver.tensors(item)] if isinstance(value, tuple | list) else []
+        if type(value).__name__ == "ndarray":
+            return [torch.from_numpy(value)]
+        items = value if isinstance(value, tuple | list) else held_fields(value).values()
+        return [t for item in items for t in Driver.tensors(item)]
 
     def loss_text(self):
         arguments = self.parameters[0]

@@ -85,7 +85,7 @@ class Recorder:
             for name, value in names.items():
                 if isinstance(value, dict) and value and all(isinstance(key, str) for key in value):
                     self._note_keywords(uid, name, value)
-                if name != "self":
+                if name != "self" or not isinstance(owner, nn.Module):
                     seen = self._arguments[uid][name].setdefault((self._stack[-1], kind_of(value)), {})
                     if isinstance(value, nn.Module):
                         seen[id(value)] = self._alive[id(value)] = value

@@ -30,10 +30,10 @@ _RENAMED = {"input": ("self",), "tensor": ("self",), "axis": ("dim", "dims"), "k
 _SIZED_METHODS = {"view", "reshape", "permute", "repeat", "expand", "tile", "flip", "new_zeros", "new_ones", "new_empty", "resize_", "squeeze"}
 _SIZED = {"zeros", "ones", "rand", "randn", "empty"}
 _STAR = {"broadcast_tensors", "cartesian_prod", "block_diag", "chain_matmul"}
-_ALIASES = {"ndimension": "dim", "nelement": "numel", "logsigmoid": "log_sigmoid", "cross_entropy": "cross_entropy_loss", "nll_loss": "nll_loss_nd",
+_ALIASES = {"spmm": "mm", "dsmm": "mm", "ndimension": "dim", "nelement": "numel", "logsigmoid": "log_sigmoid", "cross_entropy": "cross_entropy_loss", "nll_loss": "nll_loss_nd",
             "dropout1d": "feature_dropout", "dropout2d": "feature_dropout", "dropout3d": "feature_dropout", "concatenate": "concat"}  # fmt: skip
 _REASONS = {
-    "is not translated; move the module and its inputs instead": "cuda cpu",
+    "is not translated; move the module and its inputs instead": "cuda",
     "leaves PyTorch; write it with functions of torch": "numpy from_numpy tolist data_ptr",
     "is not translated; hooks have no place in the C++": "register_hook",
     "is not translated; write out its noise and its softmax": "gumbel_softmax",
@@ -256,8 +256,13 @@ def _named(names, args, kwargs, what):
 
 
 def _dim(given, what):
+    """Adds the dimension that PyTorch takes where none is given."""
     if "dim" not in given:
-        raise Refusal(f"{what} without dim: give it")
+        rank = getattr(given["input"].kind, "rank", None)
+        if rank is None:
+            raise Refusal(f"{what} without dim: give it")
+        given["dim"] = Operand("0" if rank in (0, 1, 3) else "1", INT)
+    return given
 
 
 def _word(operand, choices, what):
@@ -590,7 +595,7 @@ def call(name, args, kwargs, *, method, where="torch"):
     if where == "F":
         return _functional(name, args, kwargs, what)
     if name in ("softmax", "log_softmax"):
-        _dim(_named("input dim dtype", args, kwargs, what), what)
+        args, kwargs = [], _dim(_named("input dim dtype", args, kwargs, what), what)
     return _aten(_ALIASES.get(name, name), args, kwargs, what, method)
 
 

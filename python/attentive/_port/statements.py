@@ -1,7 +1,10 @@
 """Statements of Python as statements of C++."""
 
 import ast
+import functools
+import inspect
 
+import torch
 from torch import nn
 
 from . import kinds, modules, names, schema
@@ -9,7 +12,7 @@ from .expressions import is_none, super_call
 from .kinds import Class, Config, Function, List, Many, Module, Optional, Refusal, Size, Tensor, Tuple, is_own, merge, primary
 from .names import cpp_type, identifier
 
-_CONTAINERS = (nn.ModuleList, nn.Sequential, nn.ModuleDict)
+_CONTAINERS = (nn.ModuleList, nn.Sequential, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
 _BLOCKS = (ast.If, ast.For, ast.While, ast.With)
 
 
@@ -21,8 +24,20 @@ class Statements:
     """The part of a function's translation that knows statements. See emit.Translator for the fields."""
 
     def statements(self, body):
-        for statement in body:
+        for at, statement in enumerate(body):
+            left = isinstance(body[at - 1], ast.If) and at > 0 and any(isinstance(n, ast.Return) for n in ast.walk(body[at - 1]))
+            if left and self.never_reached(statement):
+                self.never(statement.lineno)
+                self.commented = max(self.commented, body[-1].end_lineno)
+                return
             self.statement(statement)
+
+    def never_reached(self, node):
+        """Whether no part of a statement ran, which follows an `if` that returns."""
+        if self.blind or not isinstance(node, ast.stmt):
+            return False
+        parts = [n for n in ast.walk(node) if isinstance(n, ast.Name | ast.Attribute | ast.Call | ast.Compare | ast.Constant) and isinstance(getattr(n, "ctx", None) or ast.Load(), ast.Load)]
+        return bool(parts) and all(self.unit.recorder.kind(n) is None and getattr(n, "uid", None) not in self.substituted for n in parts)
 
     def statement(self, node):
         if not isinstance(node, ast.stmt):  # attend.Emitted, in the place of recognised attention
@@ -124,7 +139,8 @@ class Statements:
                 common = common[:length]
             if stores[0][0] != common:
                 kind = self.assigned_kind(name)
-                if kind is not None and not isinstance(kind, Class | Function) and kind != kinds.NONE:
+                static = isinstance(kind, Class | Function) or isinstance(kind, Many) and any(isinstance(k, Class | Function) for k in kind.kinds)
+                if kind is not None and not static and kind != kinds.NONE:
                     self.hoisted.setdefault(stores[0][2][len(common)].uid, {})[name] = kind
 
     def assigned_kind(self, name):
@@ -143,7 +159,12 @@ class Statements:
             found = [kind for kind in found if kind not in kinds.NUMBERS]  # numbers become tensors of no dimension
         if any(isinstance(kind, List) and kind.item is None or kind == Tuple() for kind in found):
             found = [self.unit.recorder.kind(n, self.owners) for n in ast.walk(self.function) if isinstance(n, ast.Name) and n.id == name] + found
-        return merge(found)
+        whole = merge(found)
+        if isinstance(whole, Optional) and not self.blind:  # None until it is set, and never read before
+            read = [self.unit.recorder.kind(n, self.owners) for n in ast.walk(self.function) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
+            if not any(kind == kinds.NONE or isinstance(kind, Optional) for kind in read):
+                return whole.kind
+        return whole
 
     def target_kinds(self, target, value, name):
         if isinstance(target, ast.Name):
@@ -171,7 +192,7 @@ class Statements:
     def element_kind(kind, at):
         if isinstance(kind, Tuple):
             return kind.items[at] if at < len(kind.items) else None
-        if isinstance(kind, Size):
+        if isinstance(kind, Size) or kind == kinds.RANGE:
             return kinds.INT
         if isinstance(kind, List):
             return kind.item
@@ -231,6 +252,9 @@ class Statements:
                 return
             if name == "_assert":
                 self.statement_Assert(ast.copy_location(ast.Assert(value.args[0], value.args[1]), node))
+                return
+            if name in ("seed", "manual_seed_all", "seed_all") and "torch.manual_seed" not in ast.unparse(function):
+                self.note(f"{self.unit.loaded.place(self.path, node.lineno)}: `{ast.unparse(node)[:60]}` was left out, which seeds generators that the translation does not use")
                 return
             if name == "print" or (isinstance(function, ast.Attribute) and ast.unparse(function).startswith(("logger.", "logging.", "warnings."))):
                 return
@@ -392,27 +416,45 @@ class Statements:
         kind = self.kind(target.value)
         if isinstance(kind, Tensor):
             self.out(f"{self.primary(target.value)}.index_put_({self.index(target.slice)}, {self.code(value)});")
-        elif isinstance(kind, List | Size):
+        elif isinstance(kind, List | Size) or kinds.is_numbers(kind):
             self.out(f"{self.primary(target.value)}[{self.code(target.slice)}] = {self.code(value)};")
+        elif isinstance(kind, Config) and isinstance(self.constant(target.slice), str):
+            self.set_field(target.value, self.constant(target.slice), value, kind, node)
+        elif isinstance(kind, Module) and kind.cls in (nn.ModuleDict, nn.ParameterDict):
+            self.put_entry(self.code(target.value), kind, self.code(target.slice), value)
         else:
             raise Refusal(f"`{ast.unparse(node)[:60]}` changes {names.describe(kind)}", node)
 
     def bind_name(self, name, value, node):
         kind = self.kind(value)
+        if self.class_word(value) and isinstance(value, ast.Attribute):
+            self.class_words[name] = self.class_word(value)
+            return
+        if isinstance(value, ast.IfExp) and isinstance(kind, Many | Config) or kind == kinds.CALLABLE and isinstance(value, ast.IfExp):
+            both = [self.static(part) for part in (value.body, value.orelse)]
+            if all(inspect.isclass(part) or isinstance(part, functools.partial) for part in both):
+                self.choices[name] = value
+                return
         if isinstance(kind, Class | Function):
             self.statics[name] = kind.cls if isinstance(kind, Class) else kind.function
             self.local_names.discard(name)
             return
-        if isinstance(value, ast.Call) and getattr(self.static(value.func), "__name__", "") in ("Sequential", "ModuleList", "ModuleDict") and name not in self.locals:
+        if isinstance(value, ast.Call) and getattr(self.static(value.func), "__name__", "") in ("Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict") and name not in self.locals:
             cls = self.static(value.func)
             self.out(f"torch::nn::{cls.__name__} {identifier(name)};")
             self.locals[name] = kind
             self.fill(cls, identifier(name), value)
             return
-        if isinstance(kind, Config) and isinstance(value, ast.Dict | ast.Call) and self.bind_display(name, value):
+        if isinstance(kind, Config) and isinstance(value, ast.Dict | ast.Call) and self.is_display_only(name, value) and self.bind_display(name, value):
+            return
+        if isinstance(kind, Config) and isinstance(value, ast.Name | ast.Attribute | ast.Subscript) and name not in self.locals and not self.rebound(name):
+            self.locals[name] = kind
+            self.out(f"auto& {identifier(name)} = {self.code(value)};")  # another name of one object
             return
         if (isinstance(kind, List) and kind.item is None or kind == Tuple()) and not isinstance(value, ast.Name | ast.Attribute):
             kind = self.assigned_kind(name) or kind
+            if isinstance(kind, Many):  # the list becomes something else later
+                kind = merge([k for k in kind.kinds if isinstance(k, List | Tuple)]) or kind
             if isinstance(kind, Tuple):
                 kind = List(merge(list(kind.items)))
             self.declare(identifier(name), "{}", kind, node, True) if name not in self.locals else self.out(f"{identifier(name)}.clear();")
@@ -433,6 +475,21 @@ class Statements:
             self.out(f"auto& {identifier(name)} = {self.code(value)};")  # another name of one list
             return
         self.store_name(name, self.code(value), kind, node)
+
+    def is_display_only(self, name, value):
+        """Whether a local dict is only read by constant words and spread by `**`, becomes an nn.ModuleDict or nn.Sequential, or holds classes."""
+        if isinstance(value, ast.Dict) and any(isinstance(self.kind(item), Class | Function) for item in value.values):
+            return True
+        parents = {id(child): node for node in ast.walk(self.function) for child in ast.iter_child_nodes(node)}
+        for node in ast.walk(self.function):
+            if not (isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)):
+                continue
+            parent = parents[id(node)]
+            if isinstance(parent, ast.Subscript) and isinstance(parent.ctx, ast.Load) and self.kind(parent.slice) == kinds.STR:
+                continue
+            if not (isinstance(parent, ast.keyword) and parent.arg is None or isinstance(parent, ast.Call) and self.static(parent.func) in (nn.ModuleDict, nn.Sequential)):
+                return False
+        return True
 
     def bind_display(self, name, value):
         """A dict that is only handed on: modules for an nn.ModuleDict, or `**` arguments."""
@@ -468,10 +525,12 @@ class Statements:
 
     def bind_none(self, name, node):
         other = self.assigned_kind(name)
+        if name in self.locals and self.locals[name] in (*kinds.NUMBERS, kinds.STR):
+            return  # it is set before it is read
         if name in self.locals and self.locals[name] != kinds.NONE:
             self.out(f"{identifier(name)} = {'std::nullopt' if isinstance(self.locals[name], Optional) else cpp_type(self.locals[name], node) + '()'};")
         elif other is not None and other != kinds.NONE and not isinstance(other, Many):
-            self.out(f"{cpp_type(other, node)} {identifier(name)};")
+            self.out(f"{cpp_type(other, node)} {identifier(name)}{self.initial(other)};")
             self.locals[name] = other
         else:
             self.locals[name] = kinds.NONE
@@ -638,6 +697,36 @@ class Statements:
 
     def set_member(self, name, value, node):
         """`self.name = value`."""
+        if isinstance(value, ast.Lambda) and self.kind(value) == kinds.CALLABLE:
+            self.keep_lambda(name, value, node)
+        elif self.constructor and self.stands_in(name, value):
+            self.standins[name] = self.fresh(f"{name}_items")
+            self.out(f"std::vector<torch::nn::AnyModule> {self.standins[name]};")
+        else:
+            self.store_member(name, value, node)
+            self.standins.pop(name, None)
+
+    def stands_in(self, name, value):
+        """Whether a list is only gathered under the name of a member that becomes an nn.Sequential."""
+        empty = isinstance(value, ast.List) and not value.elts or isinstance(value, ast.Call) and not value.args and self.static(value.func) is nn.ModuleList
+        final = self.unit.attribute_kind(self.cls, name) if empty else None
+        classes = [k.cls for k in (final.kinds if isinstance(final, Many) else (final,)) if isinstance(k, Module)]
+        return nn.Sequential in classes and nn.ModuleList not in classes
+
+    def keep_lambda(self, name, value, node):
+        """A lambda that is a member is written out where it is called; what it keeps has to be a member."""
+        free = {n.id for n in ast.walk(value.body) if isinstance(n, ast.Name)} & self.local_names - {a.arg for a in value.args.args}
+        kept = {}
+        for statement in ast.walk(self.function):
+            if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name) and statement.targets[0].id in free and not self.rebound(statement.targets[0].id):
+                held = statement.value
+                if isinstance(held, ast.Attribute) and self.is_self(held.value):
+                    kept[statement.targets[0].id] = held
+        if free - set(kept):
+            raise Refusal(f"the lambda of self.{name} keeps {', '.join(sorted(free - set(kept)))}; make it a member", node)
+        self.cls.lambdas[name] = (value, kept)
+
+    def store_member(self, name, value, node):
         kind, recorder = self.kind(value), self.cls
         if isinstance(value, ast.IfExp) and isinstance(merge([kind, self.unit.attribute_kind(recorder, name)]), Module | Many):
             self.if_member(name, value, node)
@@ -651,6 +740,12 @@ class Statements:
             return
         if kind is None:
             raise Refusal(f"self.{name}: `{ast.unparse(value)[:60]}` never ran, so its type is not known", node)
+        if self.unit.bound_method(recorder, name):
+            self.note(f"{self.unit.loaded.place(self.path, node.lineno)}: self.{name} is the method {self.unit.bound_method(recorder, name)}, as it always was")
+            return
+        if isinstance(kind, Config) and type(kind.value).__module__.startswith("torch.optim"):
+            self.note(f"{self.unit.loaded.place(self.path, node.lineno)}: self.{name} was left out, an optimizer")
+            return
         if isinstance(kind, Class | Function):
             recorder.statics[name] = kind.cls if isinstance(kind, Class) else kind.function
             return
@@ -707,9 +802,11 @@ class Statements:
 
     def set_module(self, name, target, value, kind, node):
         cls = self.static(value.func) if isinstance(value, ast.Call) else None
-        if isinstance(kind, Many) and any(k.cls in _CONTAINERS for k in kind.kinds):
-            raise Refusal(f"self.{name} is {names.describe(kind)}; give each a name of its own", node)
-        if isinstance(kind, Many):
+        if isinstance(kind, Many) and names.holds_container(kind):
+            if any(k.cls in (nn.ModuleList, nn.ModuleDict) for k in kind.kinds):
+                raise Refusal(f"self.{name} is {names.describe(kind)}; give each a name of its own", node)
+            self.out(f'{target} = {self.registers(name)}("{name}", {self.local_copy(value, "layer")}.ptr());')
+        elif isinstance(kind, Many):
             self.out(f"{target} = torch::nn::AnyModule({self.code(value)});")
             self.out(f'{self.registers(name)}("{name}", {target}.ptr());')
         elif cls in _CONTAINERS:
@@ -732,6 +829,18 @@ class Statements:
     def set_attribute(self, target, value, node):
         """`a.b = value` where a is a module: tied weights."""
         kind = self.kind(target.value)
+        if kind == kinds.Simple("module") and "backends" in ast.unparse(target) + getattr(self.static(target.value), "__name__", ""):
+            self.note(f"{self.unit.loaded.place(self.path, node.lineno)}: `{ast.unparse(node)[:60]}` was left out, a setting of a device")
+            return
+        if isinstance(kind, Config):
+            self.set_field(target.value, target.attr, value, kind, node)
+            return
+        if isinstance(kind, Module) and self.kind(value) == kinds.NONE and self.kind(ast.copy_location(target, node)) in (None, kinds.NONE) and all(
+            getattr(module, target.attr, None) is None for module in self.modules(target.value)):
+            return
+        if isinstance(kind, Module) and kind.cls is nn.Module and isinstance(self.kind(value), Module):
+            self.out(f"{self.code(target.value)}->register_module({self.literal(target.attr)}, {self.local_copy(value, 'layer')});")
+            return
         if isinstance(kind, Module) and isinstance(self.kind(value), Tensor):
             owner = self.code(target.value)
             if isinstance(target.value, ast.Call) or "(" in owner:
@@ -750,10 +859,21 @@ class Statements:
             text = f".set_data({self.code(value)})" if target.attr == "data" else f".set_requires_grad({self.code(value)})"
             self.out(f"{self.primary(target.value)}{text};")
             return
+        if isinstance(self.kind(target.value), Tensor) and not hasattr(torch.Tensor, target.attr):
+            self.note(f"{self.unit.loaded.place(self.path, node.lineno)}: `{ast.unparse(node)[:60]}` was left out, an attribute that torch.Tensor does not have")
+            return
         if not self.constructor and isinstance(kind, Module) and is_own(kind.cls) and self.kind(value) in kinds.NUMBERS:
             self.out(f"{self.code(target.value)}->{names.member(target.attr)} = {self.code(value)};")
             return
         raise Refusal(f"`{ast.unparse(node)[:60]}` sets an attribute of {names.describe(kind)}", node)
+
+    def set_field(self, owner, name, value, kind, node):
+        """`config.name = value`, or `config["name"] = value`."""
+        self.unit.struct(kind)
+        if name in self.unit.struct_fields(kind):
+            self.out(f"{self.primary(owner)}.{identifier(name)} = {self.code(value) if self.kind(value) != kinds.NONE else '{}'};")
+        elif self.kind(value) != kinds.NONE:
+            raise Refusal(f"`{ast.unparse(node)[:60]}`: {names.describe(self.kind(value))} is no field of a struct", node)
 
     def statement_AugAssign(self, node):
         target, value = node.target, node.value
@@ -853,10 +973,45 @@ class Statements:
             self.depth -= 1
         self.commented = max([self.commented, *(part.end_lineno for part in body if isinstance(part, ast.stmt))])
 
+    def class_word(self, node):
+        """The local whose class's name an expression is, None for any other expression."""
+        if isinstance(node, ast.Name):
+            return self.class_words.get(node.id)
+        if not (isinstance(node, ast.Attribute) and node.attr in ("__name__", "__qualname__")):
+            return None
+        inner = node.value
+        if isinstance(inner, ast.Attribute) and inner.attr == "__class__":
+            inner = inner.value
+        elif isinstance(inner, ast.Call) and self.static(inner.func) is type:
+            inner = inner.args[0]
+        else:
+            return None
+        return inner.id if isinstance(inner, ast.Name) and self.kind_held(inner) == Module(nn.Module) else None
+
+    def name_test(self, test):
+        """The local and what its class's name must fulfil, of `"Conv" in m.__class__.__name__` and the like."""
+        if not isinstance(test, ast.Compare) or len(test.ops) > 1:
+            return None
+        left, sign, right = test.left, test.ops[0], test.comparators[0]
+        if isinstance(sign, ast.In) and self.class_word(right) and isinstance(self.constant(left), str):
+            return self.class_word(right), lambda name: self.constant(left) in name
+        if isinstance(sign, ast.In) and self.class_word(left) and isinstance(self.constant(right), tuple | list):
+            return self.class_word(left), lambda name: name in self.constant(right)
+        if isinstance(sign, ast.Eq) and self.class_word(left) and isinstance(self.constant(right), str):
+            return self.class_word(left), lambda name: name == self.constant(right)
+        found = isinstance(left, ast.Call) and isinstance(left.func, ast.Attribute) and left.func.attr in ("find", "startswith") and self.class_word(left.func.value)
+        if found and isinstance(sign, ast.NotEq | ast.Gt) and self.constant(right) == -1:
+            return found, lambda name: self.constant(left.args[0]) in name
+        return None
+
     def is_switch(self, node):
         test = node.test
         if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
             test = test.values[0]
+        if self.name_test(test):
+            return True
+        if isinstance(test, ast.Call) and test.args and getattr(test.args[0], "id", None) in self.narrowed:
+            return False
         return isinstance(test, ast.Call) and getattr(test.func, "id", "") == "isinstance" and isinstance(test.args[0], ast.Name) and (
             self.kind_held(test.args[0]) == Module(nn.Module))
 
@@ -870,8 +1025,13 @@ class Statements:
         test, further = node.test, []
         if isinstance(test, ast.BoolOp):
             test, further = test.values[0], test.values[1:]
-        name = test.args[0].id
-        classes = self.static(test.args[1])
+        by_name = self.name_test(test)
+        if by_name:
+            name = by_name[0]
+            classes = tuple(cls for cls in self.unit.instances if by_name[1](cls.__name__) and cls not in _CONTAINERS)
+        else:
+            name = test.args[0].id
+            classes = self.static(test.args[1])
         if classes is None and isinstance(test.args[1], ast.Tuple):
             classes = tuple(self.static(item) for item in test.args[1].elts)
         first = True
@@ -906,7 +1066,28 @@ class Statements:
             isinstance(self.kind(item), Module) or self.kind(item) == kinds.STR for item in node.iter.elts):
             self.unroll(node)
             return
+        if isinstance(node.target, ast.Name) and isinstance(self.kind(node.iter), Module) and self.kind(node.iter).cls is nn.ModuleList and not isinstance(
+            node.iter, ast.Subscript) and isinstance(self.child_kind(node.iter, node), Many):
+            self.loop_by_class(node)
+            return
         self.loop(node.iter, node.target, lambda: self.statements(node.body), node)
+
+    def loop_by_class(self, node):
+        """A loop over a ModuleList of several classes: the body once for each."""
+        whole, name, commented = self.fresh("child"), node.target.id, self.commented
+        self.out(f"for (const auto& {whole} : *{self.code(node.iter)}) {{")
+        self.depth += 1
+        for at, kind in enumerate(self.child_kind(node.iter, node).kinds):
+            self.commented = commented
+            saved = dict(self.locals), dict(self.narrowed)
+            self.narrowed[name], self.locals[name] = kind, kind
+            self.pointers.add(identifier(name))
+            self.out(f"{'} else ' if at else ''}if (auto* {identifier(name)} = {whole}->{'template ' if self.in_template else ''}as<{names.implementation(kind)}>()) {{")
+            self.block(node.body)
+            self.locals, self.narrowed = saved
+        self.out("}")
+        self.depth -= 1
+        self.out("}")
 
     def unroll(self, node):
         """A loop over a display of modules, whose classes differ, or of names."""
@@ -991,18 +1172,22 @@ class Statements:
             counter = self.name_of(target.elts[0])
             self.locals[getattr(target.elts[0], "id", "_")] = kinds.INT
             length, item = self.indexable(items.args[0], counter)
-            start = items.args[1] if len(items.args) > 1 else None
+            start = items.args[1] if len(items.args) > 1 else next((k.value for k in items.keywords), None)
             if start is not None and self.constant(start) != 0:
-                raise Refusal("enumerate with a start", node)
-            return f"for (int64_t {counter} = 0; {counter} < {length}; ++{counter})", [lambda: self.bind_item(target.elts[1], *item, node)]
+                place = self.fresh("at")
+                length, item = self.indexable(items.args[0], place)
+                return f"for (int64_t {place} = 0; {place} < {length}; ++{place})", [
+                    f"const int64_t {counter} = {place} + {self.code(start)};", lambda: self.bind_item(target.elts[1], *item, node, items.args[0])]
+            return f"for (int64_t {counter} = 0; {counter} < {length}; ++{counter})", [lambda: self.bind_item(target.elts[1], *item, node, items.args[0])]
         if name == "zip":
             counter = self.fresh("n")
-            parts = [self.indexable(argument, counter) for argument in items.args]
+            arguments = self.zipped(items)
+            parts = [self.indexable(argument, counter) for argument in arguments]
             if not isinstance(target, ast.Tuple):
                 raise Refusal("a zip that is not unpacked", node)
-            bindings = [lambda t=t, item=item: self.bind_item(t, *item, node) for t, (_, item) in zip(target.elts, parts, strict=True)]
+            bindings = [lambda t=t, item=item, s=s: self.bind_item(t, *item, node, s) for t, (_, item), s in zip(target.elts, parts, arguments, strict=True)]
             lengths = list(dict.fromkeys(length for length, _ in parts))
-            if len(lengths) == 1 or self.same_lengths(items.args):
+            if len(lengths) == 1 or self.same_lengths(arguments):
                 return f"for (int64_t {counter} = 0; {counter} < {lengths[0]}; ++{counter})", bindings
             least = self.fresh("least")
             self.out(f"const auto {least} = std::min<int64_t>({{{', '.join(lengths)}}});")
@@ -1010,20 +1195,25 @@ class Statements:
         if name == "reversed":
             counter = self.fresh("n")
             length, item = self.indexable(items.args[0], counter)
-            return f"for (int64_t {counter} = {length} - 1; {counter} >= 0; --{counter})", [lambda: self.bind_item(target, *item, node)]
+            return f"for (int64_t {counter} = {length} - 1; {counter} >= 0; --{counter})", [lambda: self.bind_item(target, *item, node, items.args[0])]
         method = items.func.attr if isinstance(items, ast.Call) and isinstance(items.func, ast.Attribute) else ""
         if method in ("items", "values", "keys") and isinstance(self.kind(items.func.value), Module):
             return self.iterate_dict(items, target, method, node)
         if method in ("parameters", "buffers", "modules", "children", "named_parameters"):
-            return self.iterate_members(items, target, method)
+            if method in ("modules", "children"):
+                self.locals[target.id] = Module(nn.Module)
+            return self.iterate_members(items, target, method, node)
         kind = self.kind(items)
+        if isinstance(kind, Module) and kind.cls is nn.ParameterList:
+            whole = self.fresh("entry")
+            return f"for (const auto& {whole} : *{self.code(items)})", [lambda: self.bind_item(target, f"{whole}.value()", Tensor(), node)]
         if isinstance(kind, Module) and kind.cls in (nn.ModuleList, nn.Sequential):
             if isinstance(items, ast.Subscript) and isinstance(items.slice, ast.Slice):
                 return self.iterate_slice(items, target, node)
             return self.iterate_modules(items, target, node)
         if isinstance(kind, Tensor):
             return self.iterate_values(f"{self.primary(items)}.unbind(0)", self.element_kind(kind, 0), target, node)
-        if isinstance(kind, List | Size) or (isinstance(kind, Tuple) and len(set(kind.items)) == 1) or kinds.is_tensors(kind):
+        if isinstance(kind, List | Size) or kind == kinds.RANGE or (isinstance(kind, Tuple) and len(set(kind.items)) == 1) or kinds.is_tensors(kind):
             item = self.element_kind(kind, 0)
             code = self.code(items)
             if isinstance(items, ast.Tuple | ast.List) and isinstance(item, Module):
@@ -1063,9 +1253,15 @@ class Statements:
         name = self.name_of(target)
         self.locals[target.id] = item
         changed = any(isinstance(n, ast.Name) and n.id == target.id and isinstance(n.ctx, ast.Store) and n is not target for n in ast.walk(self.function))
-        return f"for ({'auto' if changed else 'const auto&'} {name} : {code})", []
+        return f"for ({'auto' if changed or isinstance(item, Module) else 'const auto&'} {name} : {code})", []
 
-    def iterate_members(self, items, target, method):
+    def may_be_self(self, node):
+        """Whether a loop over self.modules() does anything to the module itself."""
+        tests = [part.test for part in getattr(node, "body", ()) if isinstance(part, ast.If) and self.is_switch(part) and isinstance(part.test, ast.Call)]
+        classes = [c for test in tests for c in (test.args[1].elts if isinstance(test.args[1], ast.Tuple) else [test.args[1]])]
+        return len(tests) < len(getattr(node, "body", "x")) or any(issubclass(self.cls.cls, self.static(c) or nn.Module) for c in classes)
+
+    def iterate_members(self, items, target, method, node=None):
         owner = items.func.value
         target_code = "" if self.is_self(owner) else f"{self.code(owner)}->"
         if method == "named_parameters":
@@ -1078,7 +1274,8 @@ class Statements:
         if method in ("modules", "children"):
             whole = self.fresh("child")
             self.locals[target.id] = Module(nn.Module)
-            call = "modules()" if method == "modules" else "children()"
+            # A constructor's own module is in no shared pointer yet.
+            call = "children()" if method == "children" else "modules()" if self.may_be_self(node) else "modules(/*include_self=*/false)"
             return f"for (const auto& {whole} : {target_code}{call})", [f"auto& {name} = *{whole};"]
         self.locals[target.id] = Tensor()
         return f"for (auto& {name} : {target_code}{method}())", []
@@ -1103,6 +1300,11 @@ class Statements:
         return f"for (const auto& {whole} : *{code})", [lambda: self.bind_module(target, whole, kind, node)]
 
     def bind_module(self, target, code, kind, node):
+        if isinstance(kind, Many) and all(isinstance(k, Module) for k in kind.kinds) and isinstance(target, ast.Name):
+            self.out(f"const auto {identifier(target.id)} = {code};", declares=identifier(target.id))
+            self.locals[target.id] = kind
+            self.any_calls.add(target.id)
+            return
         if not isinstance(kind, Module):
             raise Refusal(f"a loop over {names.describe(kind)}", node)
         if target.id == "_":
@@ -1128,7 +1330,7 @@ class Statements:
             bindings.append(f"const auto& {identifier(parts[0].id)} = {whole}.key();")
         if method in ("items", "values"):
             bindings.append(lambda: self.bind_module(parts[-1], f"{whole}.value()", kind, node))
-        return f"for (const auto& {whole} : (*{self.code(container)}).items())" if method == "items" else f"for (const auto& {whole} : {self.code(container)}->items())", bindings
+        return f"for (const auto& {whole} : *{self.code(container)})", bindings
 
     def indexable(self, node, counter):
         """Length and element number `counter` of something that is looped over beside others."""
@@ -1137,9 +1339,11 @@ class Statements:
             return self.code(node.args[0]), (counter, kinds.INT)
         if isinstance(kind, Module) and kind.cls in (nn.ModuleList, nn.Sequential):
             return f"static_cast<int64_t>({code}->size())", (f"{code}->ptr({counter})", self.child_kind(node, node))
+        if isinstance(kind, Module) and kind.cls is nn.ParameterList:
+            return f"static_cast<int64_t>({code}->size())", (f"(*{code})[{counter}]", Tensor())
         if isinstance(kind, Tensor):
             return f"{primary(code)}.size(0)", (f"{primary(code)}[{counter}]", self.element_kind(kind, 0))
-        if isinstance(kind, List | Size | Tuple):
+        if isinstance(kind, List | Size | Tuple) or kind == kinds.RANGE:
             if code.startswith("{") or not code.replace("->", "").replace("_", "").isalnum():
                 name = self.fresh("items")
                 self.out(f"const auto {name} = {self.as_vector(node) if not isinstance(node, ast.Tuple) else f'std::vector<{cpp_type(self.element_kind(kind, 0), node)}>{code}'};")
@@ -1147,10 +1351,13 @@ class Statements:
             return f"static_cast<int64_t>({code}.size())", (f"{code}[{counter}]", self.element_kind(kind, 0))
         raise Refusal(f"a loop over `{ast.unparse(node)[:50]}`, {names.describe(kind)}", node)
 
-    def bind_item(self, target, code, kind, node):
+    def bind_item(self, target, code, kind, node, source=None):
         if isinstance(kind, Module | Many) and (isinstance(kind, Module) or isinstance(kind.kinds[0], Module)):
             if isinstance(target, ast.Tuple):
-                raise Refusal("a nested list of modules in a zip", node)
+                if source is None:
+                    raise Refusal("a list of modules in a list of tuples", node)
+                self.bind_children(target, code, source, node)
+                return
             self.bind_module(target, code, kind, node)
         elif isinstance(target, ast.Tuple):
             for at, part in enumerate(target.elts):

@@ -38,6 +38,54 @@ std::vector<T> part_of(const std::vector<T>& items, int64_t low, int64_t high = 
   for (int64_t at = within(low); at < within(high); at += step) part.push_back(items[at]);
   return part;
 }""",
+    "in_dtype": """/// Makes a module whose numbers are of another type, which are drawn in that type, as the argument `dtype` does in Python.
+template <class Make>
+auto in_dtype(torch::Dtype dtype, const Make& make) {
+  struct Restore {
+    caffe2::TypeMeta before = torch::get_default_dtype();
+    ~Restore() { torch::set_default_dtype(before); }
+  } restore;
+  torch::set_default_dtype(caffe2::TypeMeta::fromScalarType(dtype));
+  return make();
+}""",
+    "call_any": """/// Calls a module that is of one of these classes.
+template <class First, class... Rest>
+auto call_any(const std::shared_ptr<torch::nn::Module>& module, const auto&... x) {
+  if constexpr (sizeof...(Rest) == 0) {
+    return module->as<First>()->forward(x...);
+  } else {
+    auto* held = module->as<First>();
+    return held ? held->forward(x...) : call_any<Rest...>(module, x...);
+  }
+}""",
+    "range_of": """/// Python's list(range(low, high, step)).
+inline std::vector<int64_t> range_of(int64_t low, int64_t high, int64_t step = 1) {
+  std::vector<int64_t> all;
+  for (int64_t at = low; step > 0 ? at < high : at > high; at += step) all.push_back(at);
+  return all;
+}""",
+    "calculate_gain": """/// Python's torch.nn.init.calculate_gain of a word that is an argument.
+inline double calculate_gain(const std::string& name, double param = 0.01) {
+  if (name == "tanh") return 5.0 / 3.0;
+  if (name == "relu") return std::sqrt(2.0);
+  if (name == "leaky_relu") return std::sqrt(2.0 / (1.0 + param * param));
+  if (name == "selu") return 0.75;
+  TORCH_CHECK(name == "linear" || name == "sigmoid" || name.starts_with("conv"), "unsupported nonlinearity ", name);
+  return 1.0;
+}""",
+    "array_of": """/// Python's numpy.array of nested lists.
+template <class T>
+torch::Tensor array_of(const std::vector<T>& items) {
+  if constexpr (std::is_arithmetic_v<T>) {
+    return torch::tensor(items, std::is_floating_point_v<T> ? torch::kDouble : torch::kLong);
+  } else if constexpr (std::is_same_v<T, torch::Tensor>) {
+    return torch::stack(items);
+  } else {
+    std::vector<torch::Tensor> rows;
+    for (const auto& item : items) rows.push_back(array_of(item));
+    return torch::stack(rows);
+  }
+}""",
     "reversed_list": """/// Python's list(reversed(items)).
 template <class T>
 std::vector<T> reversed_list(const std::vector<T>& items) {

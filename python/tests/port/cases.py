@@ -40,6 +40,10 @@ def case(cls, args, *inputs, **rest):
     return Case(cls, args, inputs, **rest)
 
 
+def idiom(cls, args, *inputs, **rest):
+    return Case(cls, args, inputs, file="idioms.py", **rest)
+
+
 X = "randn(B, T, 32)"
 HEADS = "randn(B, 4, T, 8), randn(B, 4, T, 8), randn(B, 4, T, 8)"
 BUCKETS = "buckets=8, far=16, heads=4, head_width=8, width=32"
@@ -152,6 +156,27 @@ CLASSES = [
     case("SharedInput", "32", ONE_TENSOR, f"{X}, {X}, {X}", attention=1),
     case("PrintsAndAsserts", "16, dict(verbose=1, out=12)", "randn(B, T, 16)"),
     case("DoubleModule", "16", "randn(B, T, 16)"),
+    # Ways to write Python.
+    idiom("NumpyTable", "32", X, attention=1),
+    idiom("ParameterMix", "32", X),
+    idiom("Results", "32", X),
+    idiom("ObjectMask", "Shape()", "randn(B, T, 32)", attention=1),
+    idiom("TwoKinds", "32", X),
+    idiom("KeywordReader", "32, scale=2.0, bias=False", f"{X}, mask=ones(B, T, 1)"),
+    idiom("KeywordReader", "32, hidden=16, scale=0.5", X, name="KeywordReader_hidden"),
+    idiom("TwoGains", "32", X),
+    idiom("MethodChoice", "32", X),
+    idiom("MethodChoice", "32, pad='same'", X, name="MethodChoice_same"),
+    idiom("Sizes", "32", X),
+    idiom("Block", "32", X),
+    idiom("Gathered", "32, depth=2", X),
+    idiom("GatheredTwice", "32", X),
+    idiom("Levels", "32", X),
+    idiom("OldStyle", "32", X),
+    idiom("HalfLinear", "32", X),
+    idiom("ArrayInput", "20, 16", "randint(0, 20, (B, T)).numpy()"),
+    idiom("ConvOf", "32", X),
+    idiom("Batch", "20, 16", "SimpleNamespace(ids=randint(1, 20, (B, T)), mask=ones(B, T))"),
 ]
 
 # Idioms that a translation may refuse by name.

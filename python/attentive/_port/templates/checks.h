@@ -230,12 +230,13 @@ inline void check_state(const Case& about, const File& file) {
 
 inline void check_run(const Case& about, const File& file, const Run& run) {
   const auto key = run.name + "/";
-  const bool narrow = run.autocast || run.dtype == torch::kBFloat16;
+  const auto made = prepared(about, file);
+  const auto module = made.module;
+  bool narrow = run.autocast || run.dtype == torch::kBFloat16;
+  for (const auto& item : module->named_parameters()) narrow |= item.value().element_size() == 2;
   const bool wide = run.dtype == torch::kDouble;
   const double of_output = narrow ? kBFloat16 : wide ? kFloat64 : kOutput;
   const double of_gradient = narrow ? kBFloat16 : wide ? kFloat64 : kGradient;
-  const auto made = prepared(about, file);
-  const auto module = made.module;
   module->train(run.train);
   for (const auto& all : {module->named_parameters(), module->named_buffers()}) {
     for (const auto& item : all) {  // Module::to would convert integers too

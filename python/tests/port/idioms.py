@@ -1,0 +1,432 @@
+"""Classes of ways to write Python that are not about attention: numpy's tables, plain objects, dicts, lists of parameters."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+try:
+    from a_package_that_is_not_there import fast_norm
+except ImportError:
+    fast_norm = None
+
+HAS_FAST = False
+
+
+def position_angles(position, width):
+    return [position / np.power(10000, 2 * (n // 2) / width) for n in range(width)]
+
+
+class NumpyTable(nn.Module):
+    """Sines and cosines that numpy computed."""
+
+    def __init__(self, width, longest=16):
+        super().__init__()
+        table = np.array([position_angles(position, width) for position in range(longest)])
+        table[:, 0::2] = np.sin(table[:, 0::2])
+        table[:, 1::2] = np.cos(table[:, 1::2])
+        rates = np.exp(np.arange(0, width, 2) * -(math.log(100.0) / width))
+        later = np.triu(np.ones((longest, longest)), k=1).astype("uint8")
+        self.register_buffer("table", torch.FloatTensor(table))
+        self.register_buffer("rates", torch.from_numpy(rates).float())
+        self.register_buffer("later", torch.from_numpy(later) == 1)
+        self.proj = nn.Linear(width, width)
+        self.half = int(np.sqrt(width))
+
+    def forward(self, x):
+        steps = x.size(1)
+        scores = self.proj(x) @ x.transpose(1, 2) / self.half
+        weights = scores.masked_fill(self.later[:steps, :steps], float("-inf")).softmax(-1)
+        return weights @ x + self.table[:steps] * self.rates.mean()
+
+
+class ParameterMix(nn.Module):
+    """Numbers in an nn.ParameterList and an nn.ParameterDict."""
+
+    def __init__(self, width, parts=3):
+        super().__init__()
+        self.gains = nn.ParameterList([nn.Parameter(torch.randn(width)) for _ in range(parts)])
+        self.named = nn.ParameterDict({"shift": nn.Parameter(torch.zeros(width)), "scale": nn.Parameter(torch.ones(width))})
+        self.more = nn.ParameterList()
+        for _ in range(parts):
+            self.more.append(nn.Parameter(torch.rand(1)))
+
+    def forward(self, x):
+        for gain in self.gains:
+            x = x + torch.tanh(gain * x)
+        for n, factor in enumerate(self.more):
+            x = x * factor + self.gains[n]
+        return x * self.named["scale"] + self.named["shift"] + self.gains[-1]
+
+
+class Results(nn.Module):
+    """Gives a dict."""
+
+    def __init__(self, width, classes=5):
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, classes)
+
+    def forward(self, x):
+        hidden = self.norm(x)
+        found = {"logits": self.head(hidden), "hidden": hidden}
+        found["mean"] = hidden.mean(1)
+        return found
+
+
+class TriangleMask:
+    """A plain object with a method and a property."""
+
+    def __init__(self, length, device="cpu"):
+        self.length = length
+        with torch.no_grad():
+            self._hidden = torch.triu(torch.ones(length, length, dtype=torch.bool, device=device), diagonal=1)
+
+    @property
+    def hidden(self):
+        return self._hidden
+
+    def shown(self, first):
+        return ~self._hidden[:first]
+
+
+@dataclass
+class Shape:
+    blocks: int = 2
+    per_block: int = 4
+    width: int = 32
+
+    @property
+    def longest(self):
+        return self.blocks * self.per_block
+
+    def scale(self, factor):
+        return factor / math.sqrt(self.width)
+
+
+class ObjectMask(nn.Module):
+    """Masks itself by a plain object, sized by a dataclass's property."""
+
+    def __init__(self, shape):
+        super().__init__()
+        self.shape = shape
+        self.places = nn.Embedding(shape.longest, shape.width)
+        self.scale = shape.scale(1.0)
+
+    def forward(self, x):
+        mask = TriangleMask(x.size(1), device=x.device)
+        scores = x @ x.transpose(1, 2) * self.scale
+        weights = scores.masked_fill(mask.hidden, -1e9).softmax(-1)
+        return weights @ x + mask.shown(1).float().sum() + self.places.weight[: x.size(1)]
+
+
+class Gate(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.fc = nn.Linear(width, width)
+
+    def forward(self, x):
+        return x * torch.sigmoid(self.fc(x))
+
+
+class Shift(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.by = nn.Parameter(torch.randn(width))
+
+    def forward(self, x):
+        return x + self.by
+
+
+class TwoKinds(nn.Module):
+    """A list of layers of two classes, and layers that are found by names put together."""
+
+    def __init__(self, width, depth=4):
+        super().__init__()
+        self.layers = nn.ModuleList([Gate(width) if n % 2 == 0 else Shift(width) for n in range(depth)])
+        for n in range(depth):
+            self.add_module("norm_%d" % n, nn.LayerNorm(width))
+        for n in range(2):
+            setattr(self, "last_{}".format(n), nn.Linear(width, width))
+        self.depth = depth
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        for n in range(self.depth):
+            x = self._modules["norm_%d" % n](x)
+        for n in range(2):
+            x = getattr(self, f"last_{n}")(x)
+        return x
+
+
+class KeywordReader(nn.Module):
+    """Reads its keyword arguments."""
+
+    def __init__(self, width, **options):
+        super().__init__()
+        hidden = options.pop("hidden", 2 * width)
+        self.bias = options.pop("bias", True)
+        self.inner = Scaled(width, hidden, **options)
+        self.noisy = "noise" in options
+
+    def forward(self, x, **extra):
+        y = self.inner(x)
+        if extra.get("mask") is not None:
+            y = y * extra["mask"]
+        return y + 1 if self.noisy else y
+
+
+class Scaled(nn.Module):
+    def __init__(self, width, hidden, scale=1.0, gain="linear"):
+        super().__init__()
+        self.up, self.down = nn.Linear(width, hidden), nn.Linear(hidden, width)
+        nn.init.xavier_uniform_(self.up.weight, gain=nn.init.calculate_gain(gain))
+        self.scale = scale
+
+    def forward(self, x):
+        return self.down(F.relu(self.up(x))) * self.scale
+
+
+class TwoGains(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.first = Scaled(width, width, gain="tanh")
+        self.second = Scaled(width, width, scale=0.5, gain="relu")
+
+    def forward(self, x):
+        return self.second(self.first(x))
+
+
+class MethodChoice(nn.Module):
+    """Keeps one of its methods, and asks for a package that is not there."""
+
+    def __init__(self, width, pad="causal"):
+        super().__init__()
+        self.conv = nn.Conv1d(width, width, 3)
+        self.use_fast = HAS_FAST and fast_norm is not None
+        if pad == "causal":
+            self.pad = self._before
+        else:
+            self.pad = self._around
+
+    def _before(self, x):
+        return F.pad(x, (2, 0))
+
+    def _around(self, x):
+        return F.pad(x, (1, 1))
+
+    def forward(self, x):
+        y = self.conv(self.pad(x.transpose(1, 2))).transpose(1, 2)
+        return fast_norm(y) if self.use_fast else y
+
+
+class Sizes(nn.Module):
+    """Sizes by map and range, blocks behind checkpoint."""
+
+    def __init__(self, width, factors=(1.0, 2.0)):
+        super().__init__()
+        sizes = list(map(int, [width * factor for factor in factors]))
+        order = list(range(len(sizes)))
+        self.layers = nn.ModuleList([nn.Linear(width, sizes[n]) for n in order])
+        self.out = nn.Linear(sum(sizes), width)
+
+    def forward(self, x):
+        q, k = map(torch.tanh, (x, 2 * x))
+        parts = [layer(q + k) for layer in self.layers]
+        return checkpoint(self.out, torch.cat(parts, -1), use_reentrant=False)
+
+
+class Batch(nn.Module):
+    """Takes its tensors in one object."""
+
+    def __init__(self, words, width):
+        super().__init__()
+        self.embed = nn.Embedding(words, width, padding_idx=0)
+
+    def forward(self, batch):
+        x = self.embed(batch.ids)
+        keep = batch.mask.unsqueeze(-1)
+        return (x * keep).sum(1) / keep.sum(1)
+
+
+class Block(nn.Module):
+    """Keeps a lambda that calls members by another name."""
+
+    def __init__(self, width, act="gelu"):
+        super().__init__()
+        self.mlp = nn.ModuleDict(dict(up=nn.Linear(width, 2 * width), act=nn.GELU(), down=nn.Linear(2 * width, width), drop=nn.Dropout(0.1)))
+        m = self.mlp
+        self.feed = lambda x: m.drop(m.down(m.act(m.up(x))))
+        self.norms = nn.ModuleDict({name: nn.LayerNorm(width) for name in ["first", "second"]})
+        self.act = {"relu": nn.ReLU(), "gelu": nn.GELU()}[act]
+        factors = {"half": 0.5, "whole": 1.0}
+        self.factor = factors["half"]
+
+    def forward(self, x):
+        y = x + self.feed(self.norms["first"](x)) * self.factor
+        for name, norm in self.norms.items():
+            y = norm(y) if name == "second" else self.act(y)
+        return y
+
+
+class Gathered(nn.Module):
+    """Gathers layers under a name that becomes an nn.Sequential, or is one module."""
+
+    def __init__(self, width, depth=0):
+        super().__init__()
+        if depth == 0:
+            self.body = nn.Linear(width, width)
+        else:
+            self.body = nn.ModuleList()
+            self.body.append(nn.Linear(width, width))
+            if depth > 1:
+                self.body.append(nn.Tanh())
+            self.body = nn.Sequential(*self.body)
+        self.tail = []
+        for _ in range(2):
+            self.tail.append(nn.LayerNorm(width))
+        self.tail = nn.Sequential(*self.tail)
+
+    def forward(self, x):
+        return self.tail(self.body(x))
+
+
+class GatheredTwice(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.one, self.other = Gathered(width), Gathered(width, depth=2)
+
+    def forward(self, x):
+        return self.other(self.one(x))
+
+
+class Levels(nn.Module):
+    """Modules as namespaces, layers whose class a condition chooses, sizes that are None at first."""
+
+    def __init__(self, width, levels=2):
+        super().__init__()
+        self.down = nn.ModuleList()
+        size = None
+        for level in range(levels):
+            size = width * (level + 1)
+            kind = Gate if level % 2 == 0 else Shift
+            step = nn.Module()
+            step.layers = nn.ModuleList([kind(size), nn.LayerNorm(size)])
+            step.out = nn.Linear(size, width * (level + 2))
+            self.down.append(step)
+        self.up = nn.ModuleList()
+        for gate, (inner, outer) in enumerate(zip([1, 2, 3][:2], [2, 3])):
+            self.up.insert(0, nn.Linear(outer * width, inner * width))
+        self.mid = nn.Module()
+        self.mid.norm = nn.LayerNorm(size + width)
+        self.blocks = nn.ModuleList([])
+        for a, b in zip([width] * 2, [width, 2 * width]):
+            self.blocks.append(nn.ModuleList([nn.Linear(a, b), nn.Dropout(0.1) if b > a else nn.Identity()]))
+
+    def forward(self, x):
+        first = x
+        for step in range(len(self.down)):
+            x = self.down[step].layers[1](x)
+            x = self.down[step].out(x)
+        x = self.mid.norm(x)
+        for layer in self.up:
+            x = layer(x)
+        parts = []
+        for n, (linear, drop) in enumerate(self.blocks, 1):
+            parts.append(drop(linear(first)).sum(-1, keepdim=True) * n)
+        return x + torch.cat(parts, -1).mean(-1, keepdim=True)
+
+
+class OldStyle(nn.Module):
+    """As one wrote before PyTorch 1.0: new(), classes known by their names, sizes counted."""
+
+    def __init__(self, width, kernels=(5, 3, 1)):
+        super(OldStyle, self).__init__()
+        self.convs = nn.ModuleList()
+        for kernel in sorted(list(kernels)):
+            self.convs.append(nn.Sequential(nn.Conv1d(width, width, kernel, padding=kernel // 2), nn.BatchNorm1d(width)))
+        self.fc = nn.Linear(width, width)
+        self.wide = any(kernel > 4 for kernel in kernels)
+        self.odd = all(kernel % 2 == 1 for kernel in kernels[::-1])
+        self.apply(self._init)
+
+    def _init(self, m):
+        classname = m.__class__.__name__
+        if classname.find("Conv") != -1:
+            m.weight.data.normal_(0.0, 0.02)
+        elif classname.find("BatchNorm") != -1:
+            m.weight.data.normal_(1.0, 0.02)
+            m.bias.data.fill_(0)
+        elif isinstance(m, (nn.Linear, nn.Embedding)):
+            m.weight.data.normal_(std=0.1)
+            if isinstance(m, nn.Linear) and m.bias is not None:
+                m.bias.data.zero_()
+
+    def start(self, batch):
+        weight = next(self.parameters()).data
+        return weight.new(batch, 1).zero_()
+
+    def forward(self, x):
+        y = sum(conv(x.transpose(1, 2)) for conv in self.convs).transpose(1, 2)
+        keep = x.data.new(x.size(0), x.size(1)).fill_(1)
+        keep[:, 2:] = 0.5
+        shape = list(y.shape)
+        shape[shape.index(y.size(-1))] = -1
+        y = self.fc(y).view(*shape) * keep.unsqueeze(-1) + self.start(x.size(0)).unsqueeze(-1)
+        return y if self.wide and self.odd else 2 * y
+
+
+class HalfLinear(nn.Module):
+    """A layer whose numbers are bfloat16."""
+
+    def __init__(self, width, dtype=torch.bfloat16):
+        super().__init__()
+        self.fc = nn.Linear(width, width, dtype=dtype)
+        self.scale = nn.Parameter(torch.ones(width))
+
+    def forward(self, x):
+        return self.fc(x.to(self.fc.weight.dtype)).float() * self.scale
+
+
+class WordTable(nn.Embedding):
+    """A class of PyTorch with another constructor."""
+
+    def __init__(self, words, width):
+        super().__init__(words, width, padding_idx=0)
+
+
+class ArrayInput(nn.Module):
+    """Takes an array of numpy."""
+
+    def __init__(self, words, width):
+        super().__init__()
+        self.table = WordTable(words, width)
+
+    def forward(self, ids):
+        x = self.table(torch.LongTensor(ids))
+        return x * torch.from_numpy((ids != 0).astype(np.float32)).unsqueeze(-1)
+
+
+def conv_of(dims, *args, **kwargs):
+    if dims == 1:
+        return nn.Conv1d(*args, **kwargs)
+    elif dims == 2:
+        return nn.Conv2d(*args, **kwargs)
+    raise ValueError(f"no convolution of {dims} dimensions")
+
+
+class ConvOf(nn.Module):
+    """Layers that a function of *args makes."""
+
+    def __init__(self, width, dims=1):
+        super().__init__()
+        self.first = conv_of(dims, width, width, 3, padding=1)
+        self.second = conv_of(1, width, 2 * width, 1)
+
+    def forward(self, x):
+        return self.second(self.first(x.transpose(1, 2))).transpose(1, 2)
