@@ -226,7 +226,7 @@ class Translator(Expressions, Statements):
         bound = set()
 
         def visit(node):
-            if isinstance(node, ast.ListComp | ast.GeneratorExp | ast.Lambda | ast.FunctionDef):
+            if isinstance(node, ast.Lambda | ast.FunctionDef):
                 return
             container = isinstance(node, ast.Call) and self.static(node.func) in (nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
             parts = [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr | ast.keyword)]
@@ -312,7 +312,8 @@ class Translator(Expressions, Statements):
             elif parameter.default is inspect.Parameter.empty and rest == ["rest..."]:
                 continue
             else:
-                texts.append(parameter.text or self.default_text(parameter, node))
+                text = parameter.text or self.default_text(parameter, node)
+                texts.append(cpp_type(parameter.kind, node) + text if text.startswith("{") and text != "{}" else text)
         return texts + rest
 
     def is_rest(self, node):
@@ -1057,7 +1058,7 @@ class Unit:
             field_kind = kind_of(value)
             if value is None or isinstance(field_kind, Class | Function | Many | Module) or field_kind == kinds.CALLABLE or not str(name).isidentifier():
                 continue
-            if isinstance(field_kind, Config) and not field_kind.fields():
+            if isinstance(field_kind, Config) and not field_kind.fields() or names.is_setting(field_kind):
                 continue
             fields[name] = value
         return fields

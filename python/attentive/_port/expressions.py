@@ -450,7 +450,7 @@ class Expressions:
         self.unit.struct(kind)
         fields = self.unit.struct_fields(self.unit.structs[kind.name])
         for name, value in given.items():
-            if name not in fields and self.kind(value) != kinds.NONE:
+            if name not in fields and self.kind(value) != kinds.NONE and not names.is_setting(self.kind(value)):
                 raise Refusal(f"`{ast.unparse(node)[:60]}`: {name}, {names.describe(self.kind(value))}, cannot be a field of a struct", node)
         parts = [f".{identifier(name)} = {self.code(given[name])}" for name in fields if name in given and self.kind(given[name]) != kinds.NONE]
         return f"{kind.name}{{{', '.join(parts)}}}"
@@ -635,7 +635,7 @@ class Expressions:
                 raise Refusal(f"`{ast.unparse(node)[:60]}` compares {names.describe(kind)}", node)
             return "true" if known else "false"
         other = self.kind(right)
-        if self.blind and UNKNOWN not in (self.constant(left), self.constant(right)):
+        if UNKNOWN not in (self.constant(left), self.constant(right)):
             holds = {ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge}
             return "true" if holds[type(sign)](self.constant(left), self.constant(right)) else "false"
         if isinstance(kind, Size | List | Tuple) and isinstance(other, Size | Tuple | List):

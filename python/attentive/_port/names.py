@@ -115,6 +115,12 @@ def cpp_type(kind: Kind | None, node=None):
     raise Refusal(f"no one C++ type holds {describe(kind)}", node)
 
 
+def is_setting(kind):
+    """Whether it is an object of PyTorch's that C++ has no use for, such as a choice of backends, or a list of them."""
+    inner = kind.item if isinstance(kind, List) else kind
+    return isinstance(inner, Config) and type(inner.value).__module__.split(".")[0] == "torch"
+
+
 def holds_container(kind):
     """Whether modules of several classes have a container among them, which torch::nn::AnyModule cannot hold."""
     return any(item.cls in (nn.Sequential, nn.ModuleList, nn.ModuleDict) for item in kind.kinds)

@@ -320,7 +320,7 @@ def driver_text(file, unit, driver, functions, holder):
     lines = ["// Builds and calls the class as the command line did.", "#pragma once", "", "#include <tuple>", "#include <vector>", "", f'#include "{file}"', "",
              f"namespace {unit.space} {{", "", *_FLAT.splitlines(), ""]
     for name, kind in unit.structs.items():
-        fields = [names.identifier(f) for f, value in unit.struct_fields(kind).items() if isinstance(value, torch.Tensor)]
+        fields = [names.identifier(f) for f, value in unit.struct_fields(kind).items() if isinstance(value, torch.Tensor) or kinds.is_tensors(kinds.kind_of(value))]
         if fields:
             lines += [f"inline void flatten(std::vector<torch::Tensor>& all, const {name}& value) {{", *(f"  flatten(all, value.{f});" for f in fields), "}", ""]
     for _, name, text in functions:

@@ -460,6 +460,15 @@ class Statements:
             self.declare(identifier(name), "{}", kind, node, True) if name not in self.locals else self.out(f"{identifier(name)}.clear();")
             self.locals[name] = kind
             return
+        if isinstance(value, ast.List) and isinstance(kind, List) and isinstance(kind.item, Module) and name not in self.locals:
+            later = [self.unit.recorder.kind(n, self.owners) for n in ast.walk(self.function) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
+            whole = merge([kind, *later])
+            if isinstance(whole, List) and isinstance(whole.item, Many):  # modules of other classes follow
+                self.locals[name] = whole
+                self.out(f"std::vector<torch::nn::AnyModule> {identifier(name)};")
+                for item in value.elts:
+                    self.out(f"{identifier(name)}.push_back(torch::nn::AnyModule({self.code(item)}));")
+                return
         if kind == kinds.NONE:
             self.bind_none(name, node)
             return

@@ -176,6 +176,7 @@ CLASSES = [
     idiom("HalfLinear", "32", X),
     idiom("ArrayInput", "20, 16", "randint(0, 20, (B, T)).numpy()"),
     idiom("ConvOf", "32", X),
+    idiom("Pairs", "32", X),
     idiom("Batch", "20, 16", "SimpleNamespace(ids=randint(1, 20, (B, T)), mask=ones(B, T))"),
 ]
 

@@ -430,3 +430,30 @@ class ConvOf(nn.Module):
 
     def forward(self, x):
         return self.second(self.first(x.transpose(1, 2))).transpose(1, 2)
+
+
+class Pair(nn.Module):
+    def __init__(self, first, second):
+        super().__init__()
+        self.first, self.second = first, second
+
+    def forward(self, x):
+        return self.second(self.first(x))
+
+
+class Pairs(nn.Module):
+    """Modules that are drawn as arguments, in a comprehension and in a list that other classes follow."""
+
+    def __init__(self, width, depth=2):
+        super().__init__()
+        self.pairs = nn.ModuleList([Pair(nn.Linear(width, 2 * width), nn.Linear(2 * width, width)) for _ in range(depth)])
+        layers = [nn.Linear(width, width)]
+        for _ in range(depth):
+            layers.append(Pair(nn.Linear(width, width), nn.Linear(width, width)))
+        layers.append(nn.Tanh())
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, x):
+        for pair in self.pairs:
+            x = x + pair(x)
+        return self.layers(x)
