@@ -1,5 +1,7 @@
 #include <array>
 #include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/ops/cat.h>
@@ -197,6 +199,44 @@ void check_groups(const char* caller, int64_t num_heads, int64_t num_kv_heads) {
   check_heads(caller, "num_heads", num_heads, num_kv_heads, "num_kv_heads");
 }
 
+// The rows of a fused projection: equal units, of each of which some rows are of q, some of k, some of v.
+struct FusedRows {
+  int64_t units;
+  std::array<int64_t, 3> sizes;
+};
+
+FusedRows fused_rows(const char* caller, FusedOrder order, const FusedOptions& options, int64_t rows) {
+  const int64_t heads = options.heads, kv_heads = options.kv_heads == 0 ? heads : options.kv_heads;
+  const bool alike = order == FusedOrder::PerHead || order == FusedOrder::Thirds;  // heads of q, k and v
+  const int64_t units = order == FusedOrder::PerHead    ? heads
+                        : order == FusedOrder::PerGroup ? kv_heads
+                        : order == FusedOrder::Parts    ? options.parts
+                                                        : 1;
+  check_positive(caller, "heads", heads);
+  const bool divide = kv_heads > 0 && heads % kv_heads == 0 && (!alike || heads == kv_heads) && units > 0 &&
+                      kv_heads % units == 0;
+  TORCH_CHECK_VALUE(divide, caller, ": expected heads to be a multiple of kv_heads",
+                    alike                        ? ", as many as these,"
+                    : order == FusedOrder::Parts ? ", and these of parts,"
+                                                 : "",
+                    " in the order ", to_string(order), ", got heads ", heads, ", kv_heads ", kv_heads,
+                    ", parts ", options.parts);
+  const int64_t all = heads + 2 * kv_heads, head_dim = options.head_dim == 0 ? rows / all : options.head_dim;
+  TORCH_CHECK_VALUE(head_dim > 0 && rows % all == 0 && rows / all == head_dim, caller, ": expected ", all,
+                    " * ", options.head_dim == 0 ? "head_dim" : std::to_string(head_dim),
+                    " output features in the order ", to_string(order), " of heads ", heads, ", kv_heads ",
+                    kv_heads, ", got ", rows);
+  const int64_t q = heads / units * head_dim, kv = kv_heads / units * head_dim;
+  return {units, {q, kv, kv}};
+}
+
+// Checks a weight or a bias.
+void check_layer(const char* caller, const char* name, const at::Tensor& x) {
+  check_defined(caller, name, x);
+  TORCH_CHECK_VALUE(x.dim() == 1 || x.dim() == 2, caller, ": expected ", name,
+                    " to be a weight or a bias, got shape ", shape_string(x.sizes()));
+}
+
 }  // namespace
 
 StateDict wrapper_to_multi_head(const StateDict& state) {
@@ -363,6 +403,57 @@ StateDict grouped_to_multi_head(const StateDict& state, int64_t num_heads, int64
   };
   for (size_t n = 1; n < 3; ++n) heads.qkv[n] = {repeat(heads.qkv[n].weight), repeat(heads.qkv[n].bias)};
   return write_multi_head(heads);
+}
+
+std::string_view to_string(FusedOrder value) {
+  return enum_name(value, {"per-head", "thirds", "blocks", "per-group", "parts"});
+}
+
+std::array<at::Tensor, 3> split_fused(const at::Tensor& fused, FusedOrder order,
+                                      const FusedOptions& options) {
+  check_layer("split_fused", "fused", fused);
+  const auto x = options.transposed && fused.dim() == 2 ? fused.t() : fused;
+  const auto rows = fused_rows("split_fused", order, options, x.size(0));
+  auto blocks = x.unflatten(0, {rows.units, x.size(0) / rows.units}).split_with_sizes(rows.sizes, 1);
+  if (order == FusedOrder::Parts) std::swap(blocks[1], blocks[2]);
+  return {blocks[0].flatten(0, 1), blocks[1].flatten(0, 1), blocks[2].flatten(0, 1)};
+}
+
+at::Tensor join_fused(const std::array<at::Tensor, 3>& qkv, FusedOrder order, const FusedOptions& options) {
+  constexpr const char *kCaller = "join_fused", *kNames[] = {"q", "k", "v"};
+  int64_t features = 0;
+  for (size_t n = 0; n < 3; ++n) {
+    check_layer(kCaller, kNames[n], qkv[n]);
+    features += qkv[n].size(0);
+  }
+  const auto rows = fused_rows(kCaller, order, options, features);
+  std::vector<at::Tensor> blocks;
+  for (size_t n = 0; n < 3; ++n) {
+    auto sizes = at::DimVector(qkv[0].sizes());
+    sizes[0] = rows.units * rows.sizes[n];
+    TORCH_CHECK_VALUE(qkv[n].sizes() == sizes && qkv[n].scalar_type() == qkv[0].scalar_type() &&
+                          qkv[n].device() == qkv[0].device(),
+                      kCaller, ": expected ", kNames[n], " of shape ", shape_string(sizes), ", ",
+                      qkv[0].scalar_type(), " on ", qkv[0].device(), " in the order ", to_string(order),
+                      ", got ", shape_string(qkv[n].sizes()), ", ", qkv[n].scalar_type(), " on ",
+                      qkv[n].device());
+    blocks.push_back(qkv[n].unflatten(0, {rows.units, rows.sizes[n]}));
+  }
+  if (order == FusedOrder::Parts) std::swap(blocks[1], blocks[2]);
+  const auto fused = at::cat(blocks, 1).flatten(0, 1);
+  return options.transposed && fused.dim() == 2 ? fused.t() : fused;
+}
+
+at::Tensor regroup_heads(const at::Tensor& x, int64_t heads, int64_t kv_heads, int64_t dim) {
+  check_defined("regroup_heads", "x", x);
+  TORCH_CHECK_VALUE(dim >= 0 && dim < x.dim(), "regroup_heads: expected dim in [0, ", x.dim(), "), got ",
+                    dim);
+  TORCH_CHECK_VALUE(heads > 0 && kv_heads > 0 && heads % kv_heads == 0 && x.size(dim) % heads == 0,
+                    "regroup_heads: expected kv_heads to divide heads and these the size of dimension ", dim,
+                    ", got heads ", heads, ", kv_heads ", kv_heads, ", x ", shape_string(x.sizes()));
+  return x.unflatten(dim, {heads / kv_heads, kv_heads, x.size(dim) / heads})
+      .transpose(dim, dim + 1)
+      .flatten(dim, dim + 2);
 }
 
 }  // namespace attentive::convert

@@ -248,6 +248,8 @@ def check_generators(folder):
         biases = TOOLS.parent / "tests" / "modules" / "data" / "biases.safetensors"
         assert len(parse_bundle(biases)) >= 48
         check_written(folder / "biases", ["make_bias_cases.py"], [biases])
+        if importlib.util.find_spec("x_transformers"):
+            check_written(folder / "fused", ["make_fused_cases.py"], [biases.with_name("fused.safetensors")])
     else:
         print("skipped: encoders, models and biases are not written again, as Python has no transformers")
         committed = [path for path in committed if path.stem not in ("encoders", "models")]

@@ -68,7 +68,7 @@ class Draw:
         return normal(self.seed, *shape, dtype=dtype)
 
 
-def write(folder, stem, options, state, inputs, output, draw, table=()):
+def write(folder, stem, options, state, inputs, output, draw, table=(), writer="make_bias_cases 1"):
     """One case: `state` and `inputs` are the leaves of `output`; those without a gradient have none in the file."""
     seed = (draw.normal(*output.shape) * 32).round().clamp(-127, 127).to(output.dtype) / 32  # exact in every dtype
     leaves = {f"state.{key}": value for key, value in (as_ours(state, table) if table else state).items()}
@@ -80,7 +80,7 @@ def write(folder, stem, options, state, inputs, output, draw, table=()):
     described = {
         "module": stem.split("-")[0],
         "options": json.dumps(options, sort_keys=True),
-        "writer": "make_bias_cases 1",
+        "writer": writer,
         "torch": torch.__version__,
         "transformers": transformers.__version__,
     }

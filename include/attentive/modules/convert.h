@@ -1,13 +1,17 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <string_view>
+
+#include <ATen/core/Tensor.h>
 
 #include <attentive/core/module_state.h>
 
-/// Exact conversions between the state dicts of attention classes, C++ or Python.
+/// Exact conversions between the state dicts of attention classes, C++ or Python, and of fused projections.
 ///
 /// "Exact" means that the module which loads the result computes the same function of its input, up to
-/// rounding. Every function takes tensors under their Python state-dict names and returns new, detached
+/// rounding. A function of a state dict takes tensors under their Python state-dict names and returns new, detached
 /// tensors of the same dtype and device that share no memory with the arguments. Throws c10::ValueError,
 /// prefixed with the function's name, for a key that is missing, unexpected or misshapen, for tensors of
 /// different dtypes or devices, and for weights that the target cannot express. Nothing is dropped silently,
@@ -56,5 +60,52 @@ StateDict multi_head_to_grouped(const StateDict& state, int64_t num_heads, int64
 /// `GroupedQueryAttention` -> `MultiHeadAttention`: each key and value head is copied once per query head
 /// that shares it. An absent out_proj.bias becomes zeros.
 StateDict grouped_to_multi_head(const StateDict& state, int64_t num_heads, int64_t num_kv_heads);
+
+/// The order of the output features of one linear layer that computes queries, keys and values. In brackets,
+/// the slowest index comes first; d are the features of a head.
+///   PerHead   [head][q, k, v][d]              GPT-NeoX, Bloom, Falcon and GPTBigCode with as many key heads
+///   Thirds    [q, k, v][head][d]              GPT-2 (transposed), MPT, timm
+///   Blocks    [q heads, k heads, v heads][d]  Phi-3, Falcon and GPTBigCode with one key head, LitGPT
+///   PerGroup  [key head][its q heads, k, v][d]    Falcon's new_decoder_architecture
+///   Parts     [part][q, v, k][head of the part][d]  CodeGen; v comes before k
+enum class FusedOrder { PerHead, Thirds, Blocks, PerGroup, Parts };
+std::string_view to_string(FusedOrder value);
+
+/// The sizes of a fused projection.
+struct FusedOptions {
+  int64_t heads = 0;     ///< query heads
+  int64_t kv_heads = 0;  ///< key and value heads; 0: as many as query heads
+  int64_t head_dim = 0;  ///< features of a head; 0: as the weight has
+  int64_t parts = 4;     ///< of `Parts`
+  /// Whether weights are (in, out), as those of GPT-2's Conv1D; biases are the same either way.
+  bool transposed = false;
+};
+
+/// The weight (out, in) or bias (out) of a fused projection -> those of q, k and v, in the layout of
+/// nn::Linear and with the heads in the order in which `attention` groups them: query head h reads key head
+/// h / (heads / kv_heads). Differentiable. A result is a view where its rows are neighbours, otherwise a
+/// copy.
+/// Throws c10::ValueError, with the order and the sizes, if these do not divide or do not fit the tensor.
+///
+///   auto [q, k, v] = attentive::convert::split_fused(
+///       state.at("attn.c_attn.weight"), FusedOrder::Thirds, {.heads = 12, .transposed = true});
+std::array<at::Tensor, 3> split_fused(const at::Tensor& fused, FusedOrder order, const FusedOptions& options);
+
+/// The inverse of `split_fused`, bit for bit: weights or biases of q, k and v -> that of the fused layer.
+/// Differentiable; errors as above.
+///
+///   auto weight = attentive::convert::join_fused({q, k, v}, FusedOrder::PerHead, {.heads = 12});
+at::Tensor join_fused(const std::array<at::Tensor, 3>& qkv, FusedOrder order, const FusedOptions& options);
+
+/// Query heads of a library that gives query head h the key head h % kv_heads (x-transformers) -> in the order
+/// of `attention`, where that is h / (heads / kv_heads). Dimension `dim` holds the heads, each as equally many
+/// neighbours: 0 of the weight or bias of q's projection, 1 of the weight of the output projection and of q
+/// itself (B, H, L, D). Differentiable; a copy unless kv_heads is 1 or heads. `regroup_heads(x, heads,
+/// heads / kv_heads, dim)` undoes it.
+/// Throws c10::ValueError if the heads are no multiple of kv_heads, or do not divide the dimension.
+///
+///   auto q = attentive::convert::regroup_heads(to_q, /*heads=*/8, /*kv_heads=*/2);
+///   auto out = attentive::convert::regroup_heads(to_out, 8, 2, /*dim=*/1);
+at::Tensor regroup_heads(const at::Tensor& x, int64_t heads, int64_t kv_heads, int64_t dim = 0);
 
 }  // namespace attentive::convert
