@@ -22,7 +22,8 @@ struct SdpaCase {
   Shape shape;
   int64_t key_heads = 0;  ///< 0: as many as queries
   double dropout_p = 0.0;
-  bool masked = false;  ///< a bool mask in place of causality
+  bool masked = false;      ///< a bool mask in place of causality
+  int64_t shared_keys = 0;  ///< that many keys of one item for all, without causality; 0: each has its own
 };
 
 std::string name_of(const SdpaCase& settings, bool backward) {
@@ -31,6 +32,7 @@ std::string name_of(const SdpaCase& settings, bool backward) {
   if (settings.key_heads > 0) name += fmt::format("/{}", settings.key_heads);
   name += fmt::format(" T={} D{}", token_count(shape.T), shape.D);
   if (settings.masked) return name + ", bool mask";
+  if (settings.shared_keys > 0) return name + fmt::format(", {} keys of batch 1", settings.shared_keys);
   name += ", causal";
   return settings.dropout_p > 0 ? name + fmt::format(", dropout {}", settings.dropout_p) : name;
 }
@@ -40,6 +42,10 @@ Qkv inputs_of(const SdpaCase& settings, at::ScalarType type, bool backward) {
   if (settings.key_heads > 0) {
     for (auto* t : {&x.k, &x.v})
       *t = t->detach().slice(1, 0, settings.key_heads).contiguous().requires_grad_(backward);
+  }
+  if (settings.shared_keys > 0) {
+    const auto one = make_qkv({1, settings.shape.H, settings.shared_keys, settings.shape.D}, type, backward);
+    x = {x.q, one.k, one.v};
   }
   return x;
 }
@@ -53,14 +59,17 @@ Tensors in_one(const Tensors& results) {
 
 void call(Runner& runner, const SdpaCase& settings, at::ScalarType type, bool backward) {
   const auto& shape = settings.shape;
+  const bool causal = !settings.masked && settings.shared_keys == 0;
+  const double wider = settings.shared_keys > 0
+                           ? static_cast<double>(settings.shared_keys) / static_cast<double>(shape.T)
+                           : 1.0;
   Case c{"accelerate", name_of(settings, backward), type_name(type), limit_of(type),
-         (backward ? kWithBackward : 1.0) * attention_flops(shape, !settings.masked)};
+         (backward ? kWithBackward : 1.0) * wider * attention_flops(shape, causal)};
   if (!runner.wants(c)) return;
   const auto x = inputs_of(settings, type, backward);
   const auto grad = at::randn_like(x.q.detach());
   at::manual_seed(3);
   const auto mask = settings.masked ? at::rand({shape.T, shape.T}).gt(0.1) : at::Tensor();
-  const bool causal = !settings.masked;
   const auto theirs = [=] {
     const auto given = settings.masked ? std::make_optional(mask) : std::nullopt;
     return at::scaled_dot_product_attention(x.q, x.k, x.v, given, settings.dropout_p, causal, std::nullopt,
@@ -68,7 +77,9 @@ void call(Runner& runner, const SdpaCase& settings, at::ScalarType type, bool ba
   };
   const auto ours = [=] {
     const auto order = causal ? attentive::Causal::TopLeft : attentive::Causal::None;
-    return attentive::attention(x.q, x.k, x.v, {.causal = order, .dropout_p = settings.dropout_p},
+    const auto of_every_item = [&](const at::Tensor& t) { return t.expand({shape.B, -1, -1, -1}); };
+    return attentive::attention(x.q, of_every_item(x.k), of_every_item(x.v),
+                                {.causal = order, .dropout_p = settings.dropout_p},
                                 settings.masked ? attentive::Mask::keep(mask) : attentive::Mask());
   };
   const auto run = [&](std::function<at::Tensor()> forward) -> std::function<Tensors()> {
@@ -185,6 +196,7 @@ void accelerate_suite(Runner& runner) {
       call(runner, {usual}, type, backward);
       call(runner, {.shape = usual, .dropout_p = 0.1}, type, backward);
       call(runner, {.shape = {1, 32, 1024, 64}, .key_heads = 8, .masked = true}, type, backward);
+      call(runner, {.shape = {5, 20, 448, 64}, .shared_keys = 1500}, type, backward);
       for (const int64_t T : {1, 16, 64}) call(runner, {.shape = {1, 4, T, 32}}, type, backward);
     }
   }

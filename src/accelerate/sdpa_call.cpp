@@ -1,5 +1,6 @@
 #include "accelerate/sdpa_call.h"
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 #include <utility>
@@ -41,14 +42,21 @@ bool somebody_listens() {
   return !(keys.included_ - c10::default_included_set - keys.excluded_).empty();
 }
 
-// Why q, k and v are not those of one call without broadcasting; empty if they are.
+// The batch of a call's scores, to which q or k of batch 1 broadcasts.
+int64_t batch_of(const SdpaCall& call) {
+  return std::max(call.q.size(0), call.k.size(0));
+}
+
+// Why q, k and v are not those of one call; empty if they are. Heads do not broadcast.
 std::string_view misfit(const SdpaCall& call) {
   const auto &q = call.q, &k = call.k, &v = call.v;
   if (k.scalar_type() != q.scalar_type() || v.scalar_type() != q.scalar_type())
     return "it needs q, k and v of one dtype";
   if (q.dim() != k.dim() || q.dim() != v.dim() || (q.dim() != 3 && q.dim() != 4))
     return "it needs q, k and v of rank 3 or 4";
-  if (q.size(0) != k.size(0) || q.size(0) != v.size(0)) return "it does not broadcast batches";
+  for (const auto* x : {&q, &k, &v}) {
+    if (x->size(0) != batch_of(call) && x->size(0) != 1) return "the batches of q, k and v do not match";
+  }
   if (q.size(-1) != k.size(-1) || k.size(-2) != v.size(-2)) return "the sizes of q, k and v do not match";
   if (q.size(-1) == 0) return "it does not accept empty inputs";
   if (q.dim() == 3 || q.size(1) == k.size(1)) {
@@ -68,7 +76,7 @@ std::string_view mask_misfit(const SdpaCall& call) {
     return "it needs a mask that is bool, float32 or of the dtype of q";
   if (mask.dim() < 2 || mask.dim() > call.q.dim()) return "it needs a mask of rank 2 to that of q";
   for (int64_t d = 1; d <= mask.dim(); ++d) {
-    const int64_t whole = d == 1 ? call.k.size(-2) : call.q.size(-d);
+    const int64_t whole = d == 1 ? call.k.size(-2) : d == call.q.dim() ? batch_of(call) : call.q.size(-d);
     if (mask.size(-d) != 1 && mask.size(-d) != whole)
       return "it needs a mask that broadcasts to (B, H, L, S)";
   }
@@ -89,6 +97,7 @@ Decision problem_of(const SdpaCall& call) {
   Problem problem;
   const auto rank = call.q.dim();
   problem.q = of_rank_4(call.q, rank);
+  if (call.q.size(0) != batch_of(call)) problem.q = problem.q.expand({batch_of(call), -1, -1, -1});
   problem.k = of_rank_4(call.k, rank);
   problem.v = of_rank_4(call.v, rank);
   problem.scale = call.scale;
@@ -134,6 +143,9 @@ Decision decide_flash(const SdpaCall& call, bool differentiated) {
   // The operator has its own errors, which only PyTorch's kernel reports.
   if (call.dropout_p != 0.0) return Decision::left("dropout_p is an error of this operator");
   if (call.q.dim() != 4) return Decision::left("it needs q, k and v of rank 4 in this operator");
+  if (call.k.dim() == 4 && call.v.dim() == 4 &&
+      (call.k.size(0) != call.q.size(0) || call.v.size(0) != call.q.size(0)))
+    return Decision::left("it does not broadcast batches in this operator");
   if (call.v.dim() == 4 && call.v.size(3) != call.q.size(3))
     return Decision::left("the sizes of q, k and v do not match");
   if (has_mask(call) && call.mask->dim() == 3)
@@ -145,8 +157,10 @@ Decision decide_flash(const SdpaCall& call, bool differentiated) {
 }
 
 bool worth_taking(const Problem& problem, bool differentiated) {
-  // PyTorch composes calls with dropout of operators for each step, which is slower at every size.
-  if (every_size || problem.has_dropout() || !differentiated) return true;
+  // PyTorch composes calls with dropout or shared keys of operators for each step, which is slower at every
+  // size.
+  const bool shares = problem.k.size(0) < problem.batch() || problem.v.size(0) < problem.batch();
+  if (every_size || problem.has_dropout() || shares || !differentiated) return true;
   // In float16, the kernel is faster at every size.
   if (problem.q.scalar_type() == at::kHalf) return true;
   // With a backward pass, a few pairs of queries and keys cost less than what the kernel does once a head.

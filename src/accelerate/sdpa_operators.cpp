@@ -63,6 +63,8 @@ kernels::Gradients backward(const Problem& problem, uint64_t key, const Tensor& 
   const native_cpu::PreparedCall prepared(problem, key);
   native_cpu::Wanted wanted;
   if (want_bias) wanted.want_bias(problem.bias, problem.q.scalar_type());
+  wanted.shared_k = problem.k.size(0) < problem.batch();
+  wanted.shared_v = problem.v.size(0) < problem.batch();
   native_cpu::Incoming incoming;
   incoming.output = kernels::with_unit_stride(grad_output);
   return native_cpu::compute_gradients(prepared.call, prepared.tensors, computed, incoming, wanted);

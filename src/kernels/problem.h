@@ -24,8 +24,9 @@ namespace attentive::kernels {
 
 struct Problem : Places {
   at::Tensor q;  ///< (B, H, L, D), any strides
-  at::Tensor k;  ///< (B, Hkv, S, D), any strides; H % Hkv == 0
-  at::Tensor v;  ///< (B, Hkv, S, Dv), any strides
+  /// (B, Hkv, S, D) and (B, Hkv, S, Dv), any strides; H % Hkv == 0. One item may stand for all B, where the
+  /// backend is chosen already: `verdict` does not ask.
+  at::Tensor k, v;
 
   /// Masks; an undefined tensor means "no such term".
   at::Tensor keep;          ///< bool, rank 4, broadcasts to (B, H, L, S); true: may attend

@@ -98,8 +98,11 @@ TEST_CASE("trap 11: whatever PyTorch refuses or composes stays as it was", "[acc
   CHECK(composed([](auto& c) { c.k = c.k.narrow(1, 0, 3), c.v = c.v.narrow(1, 0, 3), c.grouped = true; }) ==
         "the heads of q are not a multiple of the heads of k");
   CHECK(composed([](auto& c) { c.v = c.v.narrow(1, 0, 1); }) == "k and v differ in their heads");
-  CHECK(composed([](auto& c) { c.k = c.k.narrow(0, 0, 1), c.v = c.v.narrow(0, 0, 1); }) ==
-        "it does not broadcast batches");
+  CHECK(composed([](auto& c) {
+          c.q = c.q.repeat({2, 1, 1, 1});
+        }) == "the batches of q, k and v do not match");
+  CHECK(composed([](auto& c) { c.q = c.q.narrow(0, 0, 1), c.k = c.k.narrow(0, 0, 1); }) ==
+        "the batches of q, k and v do not match");  // a mask of v's batch would not broadcast
   CHECK(with([](auto& c) {
           for (auto* x : {&c.q, &c.k, &c.v}) *x = x->unsqueeze(0);
         }) == "it needs q, k and v of rank 3 or 4");
@@ -257,6 +260,14 @@ TEST_CASE("trap 14: calls for which PyTorch is faster are left to it", "[acceler
   reset_sdpa_report();
   run(random_call("large", {.batch = 1, .queries = 512, .keys = 512, .dim = 64, .value_dim = 64}));
   CHECK(sdpa_report().taken == 1);
+  reset_sdpa_report();
+  tiny = random_call("tiny", {.batch = 2, .heads = 12, .kv_heads = 12, .queries = 8, .keys = 8, .dim = 64});
+  for (auto* x : {&tiny.k, &tiny.v}) {
+    auto shared = tiny;
+    (x == &tiny.k ? shared.k : shared.v) = x->narrow(0, 0, 1);
+    run(shared);
+  }
+  CHECK(sdpa_report().taken == 2);
 }
 
 // The switch, the guard and the report.

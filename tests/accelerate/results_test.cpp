@@ -9,6 +9,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/InferenceMode.h>
 #include <catch2/catch_test_macros.hpp>
@@ -19,6 +20,7 @@
 
 #include "accelerate/sdpa_call.h"
 #include "accelerate/sdpa_calls.h"
+#include "support/memory_meter.h"
 #include "support/saved_tensor_hooks.h"
 
 using namespace attentive;
@@ -106,6 +108,61 @@ TEST_CASE("an accelerated call has the bits of attention()", "[accelerate]") {
     CHECK(bit_equal(got.tensors[1], q.grad()));
     CHECK(bit_equal(got.tensors[2], k.grad()));
     CHECK(bit_equal(got.tensors[3], v.grad()));
+  }
+}
+
+TEST_CASE("keys and values of one item have the bits of keys for each, and the sums of their gradients",
+          "[accelerate]") {
+  const EverySizeGuard every_size;
+  const SdpaGuard guard;
+  at::manual_seed(16);
+  const SdpaShape shape = {.batch = 5, .kv_heads = 2, .queries = 70, .keys = 300};
+  for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    for (const double dropout : {0.0, 0.2}) {
+      auto call = random_call("shared", shape, type);
+      call.grouped = true;
+      call.dropout_p = dropout;
+      call.mask = some_pairs(70, 300, true);
+      call.k = call.k.narrow(0, 0, 1);
+      call.v = call.v.narrow(0, 0, 1);
+      auto whole = call;
+      for (auto* x : {&whole.k, &whole.v}) *x = x->repeat({5, 1, 1, 1});
+      const auto want = run(whole);
+      reset_sdpa_report();
+      const auto got = run(call);
+      CHECK(taken() == 1);
+      CHECK(bit_equal(got.tensors[0], want.tensors[0]));
+      CHECK(bit_equal(got.tensors[1], want.tensors[1]));
+      for (size_t n = 2; n < 4; ++n) {
+        auto sum = want.tensors[n].narrow(0, 0, 1);
+        for (int64_t b = 1; b < 5; ++b) sum = sum + want.tensors[n].narrow(0, b, 1).to(at::kFloat);
+        // Of a half type, the items' gradients are rounded, but not those that are added up.
+        if (type == at::kFloat) CHECK(bit_equal(got.tensors[n], sum));
+        CHECK(distance(got.tensors[n], sum) < limit_of(type));
+      }
+      for (const int count : {1, 3}) {
+        const Threads threads(count);
+        CHECK(same_bits(run(call), got));
+      }
+    }
+  }
+}
+
+TEST_CASE("keys and values of one item are neither copied for the others nor are their gradients",
+          "[accelerate]") {
+  const EverySizeGuard every_size;
+  const SdpaGuard guard;
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    const auto call = random_call("shared", {.batch = 8, .queries = 16, .keys = 2048}, type);
+    const auto q = call.q.requires_grad_(), k = call.k.narrow(0, 0, 1).detach().requires_grad_(),
+               v = call.v.narrow(0, 0, 1).detach().requires_grad_();
+    const auto item = static_cast<int64_t>(k.nbytes());
+    const MemoryMeter meter;
+    const auto y = at::scaled_dot_product_attention(q, k, v);
+    CHECK(meter.peak() < item);
+    torch::autograd::grad({y}, {q, k, v}, {y.detach()});
+    // The gradients themselves and, of a half type, their sums in float32, of two tensors.
+    CHECK(meter.peak() < (type == at::kFloat ? 2 : 6) * item + item);
   }
 }
 

@@ -40,6 +40,12 @@ SdpaCase grouped(const std::string& name, int64_t kv_heads) {
   return call;
 }
 
+SdpaCase shared(SdpaCase call) {
+  call.k = call.k.narrow(0, 0, 1);
+  call.v = call.v.narrow(0, 0, 1);
+  return call;
+}
+
 SdpaCase causal(SdpaCase call) {
   call.causal = true;
   return call;
@@ -109,6 +115,35 @@ std::vector<SdpaCase> sdpa_cases() {
     cases.back().mask = at::randn({33, 33});
     cases.back().mask_gradient = true;
   }
+  // Keys or queries of batch 1, which PyTorch's composition broadcasts.
+  for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    const SdpaShape many = {.batch = 5, .queries = 150, .keys = 300};
+    cases.push_back(causal(shared(random_call("shared batch, causal", many, type))));
+    cases.push_back(
+        shared(random_call("shared batch, few queries", {.batch = 3, .queries = 3, .keys = 90}, type)));
+    cases.push_back(cast(shared(grouped("shared batch, grouped heads", 2)), type));
+    cases.back().mask = some_pairs(33, 33, true);
+    for (const auto& sizes : std::vector<std::vector<int64_t>>{
+             {33, 33}, {2, 1, 33, 33}, {2, 1, 1, 33}, {1, 4, 33, 33}, {2, 4, 33, 33}}) {
+      cases.push_back(cast(shared(masked("shared batch, gradient of a mask " + shape_string(sizes),
+                                         at::randn(sizes), {}, true)),
+                           type));
+      cases.push_back(cast(
+          shared(masked("shared batch, bool mask " + shape_string(sizes), at::rand(sizes) > 0.3)), type));
+    }
+  }
+  cases.push_back(
+      shared(random_call("shared batch, by token", {.batch = 3, .value_dim = 24, .by_token = true})));
+  cases.push_back(shared(random_call("shared batch, gaps", {.dim = 32})));
+  for (auto* x : {&cases.back().q, &cases.back().k}) *x = x->slice(3, 0, 32, 2);
+  cases.push_back(random_call("shared keys of own values", {.batch = 3}));
+  cases.back().k = cases.back().k.narrow(0, 1, 1);
+  cases.push_back(random_call("shared values of own keys", {.batch = 3}));
+  cases.back().v = cases.back().v.narrow(0, 1, 1);
+  cases.push_back(masked("shared queries", at::randn({2, 1, 33, 33}), {}, true));
+  cases.back().q = cases.back().q.narrow(0, 1, 1);
+  cases.push_back(shared(random_call("shared batch of three dimensions")));
+  for (auto* x : {&cases.back().q, &cases.back().k, &cases.back().v}) *x = x->select(1, 0);
   auto three = random_call("three dimensions", {.batch = 1, .heads = 6, .kv_heads = 6});
   for (auto* x : {&three.q, &three.k, &three.v}) *x = x->squeeze(0);
   cases.push_back(three);

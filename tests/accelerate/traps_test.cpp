@@ -173,8 +173,11 @@ TEST_CASE("trap 5: gradients are differentiated again, through dropout and a mas
           "[accelerate][trap]") {
   const EverySizeGuard every_size;
   at::manual_seed(4);
-  for (const bool mask : {false, true}) {
+  for (const auto& [mask, shared] : {std::pair(false, false), {true, false}, {false, true}, {true, true}}) {
     auto call = random_call("twice", {.queries = 9, .keys = 12});
+    if (shared) {
+      for (auto* x : {&call.k, &call.v}) *x = x->narrow(0, 0, 1);
+    }
     call.causal = !mask;
     if (mask) call.mask = at::randn({4, 9, 12});
     call.mask_gradient = mask;

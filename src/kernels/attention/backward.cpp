@@ -110,7 +110,7 @@ class Backward : BackwardHeads<Stored, T> {
   using Base::Base;
 
   void run() const {
-    for_each_batch_of_heads(call_, t_.logits.pair_sums, [&](const HeadBatch& batch) { run(batch); });
+    for_each_batch_of_heads(call_, t_, [&](const HeadBatch& batch) { run(batch); });
   }
 
  private:
@@ -230,8 +230,13 @@ class Backward : BackwardHeads<Stored, T> {
       }
       cleared = std::max(cleared, panels.end);
       for (int64_t r = 0; r < keys.count; ++r) {
-        elementwise().convert(work.grad_k.row(r), t_.grad_k.at(any.b, any.hkv, keys.j0 + r), call_.D);
-        elementwise().convert(work.grad_v.row(r), t_.grad_v.at(any.b, any.hkv, keys.j0 + r), call_.Dv);
+        const auto put = [&](const float* row, auto& own, auto& shared, int64_t width) {
+          const int64_t j = keys.j0 + r;
+          shared ? elementwise().add(row, shared.at(0, any.hkv, j), width)
+                 : elementwise().convert(row, own.at(any.b, any.hkv, j), width);
+        };
+        put(work.grad_k.row(r), t_.grad_k, t_.shared_grad_k, call_.D);
+        put(work.grad_v.row(r), t_.grad_v, t_.shared_grad_v, call_.Dv);
       }
     }
   }

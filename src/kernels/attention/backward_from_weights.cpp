@@ -46,7 +46,7 @@ class BackwardFromWeights {
   void run() const {
     const bool parallel = call_.worth_threads(2 * (call_.D + call_.Dv));
     const int64_t bytes = parts_ * slot_size_ * static_cast<int64_t>(sizeof(float));
-    for_each_batch_of_heads(call_, t_.logits.pair_sums, [&](const HeadBatch& batch) {
+    for_each_batch_of_heads(call_, t_, [&](const HeadBatch& batch) {
       compute_batch_of_heads(
           batch, {parts_, bytes, parallel}, [&](int64_t head) { whole(head); },
           [&](int64_t first, int64_t count) { share(batch, first, count, parallel); });

@@ -122,12 +122,14 @@ struct HeadBatch {
   int64_t head(int64_t n) const { return first + n * step; }
 };
 
-/// Calls run(batch) for all key heads. Those whose pairs have the same gradient take turns in adding to it,
-/// which fixes the order of the sum.
-template <class Run>
-void for_each_batch_of_heads(const Call& call, const Strided<float>& pair_sums, const Run& run) {
+/// Calls run(batch) for all key heads. Those that add to the same gradient, of pairs or of shared keys, take
+/// turns, which fixes the order of the sum.
+template <class T, class Run>
+void for_each_batch_of_heads(const Call& call, const BackwardTensors<T>& to, const Run& run) {
+  const auto& pair_sums = to.logits.pair_sums;
   const int64_t items = call.B, heads = call.Hkv;
-  const int64_t item_batches = pair_sums && pair_sums.b == 0 ? items : 1,
+  const bool shared = to.shared_grad_k || to.shared_grad_v;
+  const int64_t item_batches = shared || (pair_sums && pair_sums.b == 0) ? items : 1,
                 head_batches = pair_sums && pair_sums.h == 0 ? heads : 1;
   for (int64_t b = 0; b < item_batches; ++b) {
     for (int64_t h = 0; h < head_batches; ++h) {

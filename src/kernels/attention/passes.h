@@ -131,6 +131,9 @@ struct BackwardTensors {
   RowStatistics statistics;     ///< statistics that the forward pass wrote
   const float* grad_logsumexp;  ///< (B, H, L) or null
   Strided<T> grad_q, grad_k, grad_v;
+  /// (1, Hkv, S, D) and (1, Hkv, S, Dv), of `backward`, for keys and values of one item that all share: the
+  /// gradients are added to these in place of being written. Null: every item has its own.
+  Strided<float> shared_grad_k = {}, shared_grad_v = {};
   /// (B, H, L), written: the contribution of each row to the gradient of its head's sink. May be null.
   float* sink_terms;
   LogitGradients<T> logits = {};

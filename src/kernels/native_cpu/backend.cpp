@@ -236,9 +236,12 @@ std::shared_ptr<const BlockClasses> classify(const Problem& problem) {
 PreparedCall::PreparedCall(const Problem& problem, uint64_t dropout_key, bool for_backward)
     : tensors(mask_tensors_of(problem, Biases::HalfTypes, for_backward)),
       call(call_of(problem, dropout_key)) {
+  const auto for_every_item = [&](const at::Tensor& x) {
+    return x.size(0) == problem.batch() ? x : with_unit_stride(x).expand({problem.batch(), -1, -1, -1});
+  };
   tensors.q = problem.q;
-  tensors.k = problem.k;
-  tensors.v = problem.v;
+  tensors.k = for_every_item(problem.k);
+  tensors.v = for_every_item(problem.v);
   if (problem.score || problem.mask) tensors.captured = captured_inputs(problem);
   if (problem.score) call.user.score = cpu::function_here(*problem.score.function());
   if (problem.mask) {
@@ -297,7 +300,17 @@ Gradients compute_gradients(const Call& call, const CallTensors& in, Computed ou
   out.statistics = out.statistics.contiguous();
   const TermGradients terms(call, wanted, in.q.options().dtype(at::kFloat));
   const CapturedGradients captured(call, wanted.captured ? &in : nullptr);
-  Gradients result{gradient_of(in.q), gradient_of(in.k), gradient_of(in.v), {}, {}, {}};
+  Gradients result{gradient_of(in.q),
+                   gradient_of(wanted.shared_k ? in.k.narrow(0, 0, 1) : in.k),
+                   gradient_of(wanted.shared_v ? in.v.narrow(0, 0, 1) : in.v),
+                   {},
+                   {},
+                   {}};
+  // The sums of the gradients of shared keys and values: of a float32 call, the results themselves.
+  const auto sums = [](const at::Tensor& x, bool shared) {
+    return shared ? x.to(at::kFloat).zero_() : at::Tensor();
+  };
+  const auto k_sums = sums(result.k, wanted.shared_k), v_sums = sums(result.v, wanted.shared_v);
   const bool from_weights = reads_weights(call, incoming);
   const auto weights = weights_to_read(call, in, out, incoming);
   const auto dots = from_weights ? at::Tensor() : weight_dots(call, in, weights, incoming);
@@ -318,6 +331,8 @@ Gradients compute_gradients(const Call& call, const CallTensors& in, Computed ou
                    .grad_q = write<T>(result.q, query),
                    .grad_k = write<T>(result.k, key),
                    .grad_v = write<T>(result.v, key),
+                   .shared_grad_k = k_sums.defined() ? write<float>(k_sums) : Strided<float>{},
+                   .shared_grad_v = v_sums.defined() ? write<float>(v_sums) : Strided<float>{},
                    .sink_terms = from(terms.sinks(), query),
                    .logits = logits,
                    .grad_weights = read_pairs<T>(incoming.weights),
@@ -328,6 +343,8 @@ Gradients compute_gradients(const Call& call, const CallTensors& in, Computed ou
                   from_weights);
     });
   });
+  if (wanted.shared_k) result.k.copy_(k_sums);
+  if (wanted.shared_v) result.v.copy_(v_sums);
   terms.finish(result);
   result.captured = captured.finish();
   return result;

@@ -72,9 +72,10 @@ Incoming incoming_of(const AttentionResult& gradients, const at::Tensor& output,
 /// Which gradients are computed besides those of q, k and v.
 struct Wanted {
   bool sinks = false;
-  at::DimVector bias, slopes;             ///< the sizes of the problem's bias and slopes; empty: not wanted
-  at::ScalarType bias_type = at::kFloat;  ///< of the gradient: float32 or the type of q
-  bool captured = false;                  ///< those of the call's floating-point tensors
+  at::DimVector bias, slopes;               ///< the sizes of the problem's bias and slopes; empty: not wanted
+  at::ScalarType bias_type = at::kFloat;    ///< of the gradient: float32 or the type of q
+  bool captured = false;                    ///< those of the call's floating-point tensors
+  bool shared_k = false, shared_v = false;  ///< k, v are one item that all share, without incoming weights
 
   /// Asks for the gradient of a bias of a call whose q is of this type.
   void want_bias(const at::Tensor& given, at::ScalarType q) {
