@@ -157,6 +157,13 @@ TEST_CASE("keys and values of one item are neither copied for the others nor are
     const auto q = call.q.requires_grad_(), k = call.k.narrow(0, 0, 1).detach().requires_grad_(),
                v = call.v.narrow(0, 0, 1).detach().requires_grad_();
     const auto item = static_cast<int64_t>(k.nbytes());
+    const auto gaps = at::randn({1, 4, 2048, 32}).to(type).slice(3, 0, 32, 2);
+    {
+      const at::NoGradGuard no_grad;
+      const MemoryMeter meter;
+      at::scaled_dot_product_attention(q, gaps, v);
+      CHECK(meter.peak() < 2 * item);  // with gaps between its numbers, the one item is copied
+    }
     const MemoryMeter meter;
     const auto y = at::scaled_dot_product_attention(q, k, v);
     CHECK(meter.peak() < item);
