@@ -11,11 +11,11 @@
 /// Exact conversions between the state dicts of attention classes, C++ or Python, and of fused projections.
 ///
 /// "Exact" means that the module which loads the result computes the same function of its input, up to
-/// rounding. A function of a state dict takes tensors under their Python state-dict names and returns new, detached
-/// tensors of the same dtype and device that share no memory with the arguments. Throws c10::ValueError,
-/// prefixed with the function's name, for a key that is missing, unexpected or misshapen, for tensors of
-/// different dtypes or devices, and for weights that the target cannot express. Nothing is dropped silently,
-/// except the causal `mask` buffer of the chapter-3 classes where the target has none.
+/// rounding. A function of a state dict takes tensors under their Python state-dict names and returns new,
+/// detached tensors of the same dtype and device that share no memory with the arguments. Throws
+/// c10::ValueError, prefixed with the function's name, for a key that is missing, unexpected or misshapen,
+/// for tensors of different dtypes or devices, and for weights that the target cannot express. Nothing is
+/// dropped silently, except the causal `mask` buffer of the chapter-3 classes where the target has none.
 ///
 ///   auto state = attentive::read_state_dict("nn_multihead_attention.safetensors");
 ///   attentive::load_state_dict(*mha, attentive::convert::torch_to_multi_head(state));
@@ -61,12 +61,13 @@ StateDict multi_head_to_grouped(const StateDict& state, int64_t num_heads, int64
 /// that shares it. An absent out_proj.bias becomes zeros.
 StateDict grouped_to_multi_head(const StateDict& state, int64_t num_heads, int64_t num_kv_heads);
 
-/// The order of the output features of one linear layer that computes queries, keys and values. In brackets,
-/// the slowest index comes first; d are the features of a head.
-///   PerHead   [head][q, k, v][d]              GPT-NeoX, Bloom, Falcon and GPTBigCode with as many key heads
-///   Thirds    [q, k, v][head][d]              GPT-2 (transposed), MPT, timm
-///   Blocks    [q heads, k heads, v heads][d]  Phi-3, Falcon and GPTBigCode with one key head, LitGPT
-///   PerGroup  [key head][its q heads, k, v][d]    Falcon's new_decoder_architecture
+/// The order of the output features of one linear layer that computes queries, keys and values. The slowest
+/// index comes first; d are the features of a head.
+///   PerHead   [head][q, k, v][d]                    GPT-NeoX, Bloom; Falcon and GPTBigCode with as many key
+///                                                   heads as query heads
+///   Thirds    [q, k, v][head][d]                    GPT-2 (transposed), MPT, timm
+///   Blocks    [q heads, k heads, v heads][d]        Phi-3, LitGPT; Falcon and GPTBigCode with one key head
+///   PerGroup  [key head][its q heads, k, v][d]      Falcon with new_decoder_architecture
 ///   Parts     [part][q, v, k][head of the part][d]  CodeGen; v comes before k
 enum class FusedOrder { PerHead, Thirds, Blocks, PerGroup, Parts };
 std::string_view to_string(FusedOrder value);
@@ -87,22 +88,23 @@ struct FusedOptions {
 /// copy.
 /// Throws c10::ValueError, with the order and the sizes, if these do not divide or do not fit the tensor.
 ///
-///   auto [q, k, v] = attentive::convert::split_fused(
-///       state.at("attn.c_attn.weight"), FusedOrder::Thirds, {.heads = 12, .transposed = true});
+///   using namespace attentive;
+///   auto [q, k, v] = convert::split_fused(state.at("attn.c_attn.weight"), convert::FusedOrder::Thirds,
+///                                         {.heads = 12, .transposed = true});
 std::array<at::Tensor, 3> split_fused(const at::Tensor& fused, FusedOrder order, const FusedOptions& options);
 
 /// The inverse of `split_fused`, bit for bit: weights or biases of q, k and v -> that of the fused layer.
 /// Differentiable; errors as above.
 ///
-///   auto weight = attentive::convert::join_fused({q, k, v}, FusedOrder::PerHead, {.heads = 12});
+///   auto weight = convert::join_fused({q, k, v}, convert::FusedOrder::PerHead, {.heads = 12});
 at::Tensor join_fused(const std::array<at::Tensor, 3>& qkv, FusedOrder order, const FusedOptions& options);
 
-/// Query heads of a library that gives query head h the key head h % kv_heads (x-transformers) -> in the order
-/// of `attention`, where that is h / (heads / kv_heads). Dimension `dim` holds the heads, each as equally many
+/// Reorders query heads that read key head h % kv_heads, as in x-transformers, so that head h reads key head
+/// h / (heads / kv_heads), as `attention` has it. Dimension `dim` holds the heads, each as equally many
 /// neighbours: 0 of the weight or bias of q's projection, 1 of the weight of the output projection and of q
-/// itself (B, H, L, D). Differentiable; a copy unless kv_heads is 1 or heads. `regroup_heads(x, heads,
-/// heads / kv_heads, dim)` undoes it.
-/// Throws c10::ValueError if the heads are no multiple of kv_heads, or do not divide the dimension.
+/// itself, (B, H, L, D). Differentiable; a view if kv_heads is 1 or `heads`, otherwise a copy.
+/// `regroup_heads(x, heads, heads / kv_heads, dim)` undoes it.
+/// Throws c10::ValueError if kv_heads does not divide the heads, or these the size of the dimension.
 ///
 ///   auto q = attentive::convert::regroup_heads(to_q, /*heads=*/8, /*kv_heads=*/2);
 ///   auto out = attentive::convert::regroup_heads(to_out, 8, 2, /*dim=*/1);
