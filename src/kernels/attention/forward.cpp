@@ -124,7 +124,9 @@ class Forward {
   bool writes_weights() const { return writes_weights_; }
 
   void run() {
-    const int64_t heads = call_.B * call_.Hkv, row_blocks = blocks();
+    // Items that share their keys read one packed copy.
+    const int64_t sharing = t_.k.b == 0 && t_.v.b == 0 ? call_.B : 1, heads = call_.B / sharing * call_.Hkv,
+                  row_blocks = blocks(), items = call_.group * row_blocks;
     const int64_t bytes = keys_.head_size() * static_cast<int64_t>(sizeof(T));
     const int64_t at_once =
         std::min(heads, std::max(kPackedBytes<T> / std::max<int64_t>(bytes, 1), kHeadsAtLeast));
@@ -144,14 +146,14 @@ class Forward {
       // The rows of a head are computed from its longest on, so that the last items are small and threads
       // finish together.
       for_each_prepared_item(
-          {count, keys_.blocks(), call_.group * row_blocks}, parallel,
+          {count, keys_.blocks(), sharing * items}, parallel,
           [&](int64_t n, int64_t block) {
             const int64_t head = first + n;
             keys_.pack(head / call_.Hkv, head % call_.Hkv, block, head_at(n));
           },
           [&](int64_t n, int64_t item) {
-            const int64_t head = first + n, h = call_.query_head(head % call_.Hkv, item / row_blocks);
-            attend(head / call_.Hkv, h, row_blocks - 1 - item % row_blocks, head_at(n));
+            const int64_t head = first + n, h = call_.query_head(head % call_.Hkv, item % items / row_blocks);
+            attend(head / call_.Hkv + item / items, h, row_blocks - 1 - item % row_blocks, head_at(n));
           });
     }
   }
