@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <ostream>
 #include <span>
@@ -281,9 +282,11 @@ Explanation explain(const at::Tensor& q, const at::Tensor& k, const at::Tensor& 
 at::Tensor alibi_slopes(int64_t num_heads, at::Device device) {
   TORCH_CHECK_VALUE(num_heads > 0, "alibi_slopes: expected num_heads > 0, got ", num_heads);
   std::vector<float> slopes(num_heads);
+  const auto power = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(num_heads)));
   for (int64_t h = 0; h < num_heads; ++h) {
-    slopes[h] =
-        static_cast<float>(std::exp2(-8.0 * static_cast<double>(h + 1) / static_cast<double>(num_heads)));
+    // Beyond the power of two, every other slope of twice as many heads.
+    const double step = h < power ? static_cast<double>(h + 1) : static_cast<double>(h - power) + 0.5;
+    slopes[h] = static_cast<float>(std::exp2(-8.0 * step / static_cast<double>(power)));
   }
   return at::tensor(slopes).to(device);
 }
