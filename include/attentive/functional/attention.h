@@ -81,7 +81,7 @@ namespace attentive {
 struct AttentionExtras {
   Mask mask = {};
   /// ALiBi slopes, floating-point, (H) or (B, H): -slope * |i + S - L - j| is added to the score of query i
-  /// and key j. Gradients flow to them.
+  /// and key j (another `Align` has another position than i + S - L). Gradients flow to them.
   at::Tensor alibi_slopes = {};
   /// Attention sinks, floating-point, (H): one extra logit per head in every softmax denominator, whose value
   /// is zero. Gradients flow to them.
