@@ -218,16 +218,20 @@ def test_dropout_follows_the_seed(packed, rank):
     ones, ends = torch.ones_like(k), ends_of([64, 64])
     slopes = torch.zeros((2,) if rank == 1 else (2, 2))
 
-    def called(p=0.25):
+    def called(p=0.25, **more):
         if packed:
-            return flash_attn_varlen_func(q.flatten(0, 1), k.flatten(0, 1), ones.flatten(0, 1), ends, ends, 64, 64, p, alibi_slopes=slopes)
-        return flash_attn_func(q, k, ones, p, alibi_slopes=slopes).flatten(0, 1)
+            return flash_attn_varlen_func(q.flatten(0, 1), k.flatten(0, 1), ones.flatten(0, 1), ends, ends, 64, 64, p,
+                                          alibi_slopes=slopes, **more)
+        out = flash_attn_func(q, k, ones, p, alibi_slopes=slopes, **more)
+        return (out[0] if more else out).flatten(0, 1)
     first, other = called(), called()
     assert not torch.equal(first, other)
     torch.manual_seed(5)
     again = called()
     torch.manual_seed(5)
     assert torch.equal(called(), again)
+    torch.manual_seed(5)
+    close(called(return_attn_probs=True)[0] if packed else called(return_attn_probs=True), again, torch.float32)
     assert not torch.equal(again[:64], again[64:])  # each sequence has bits of its own
     assert abs(again.mean().item() - 1) < 0.05  # the weights keep their mean
     assert torch.equal(called(1.0), torch.zeros_like(again))
@@ -332,8 +336,8 @@ REFUSALS = {
     "flash_attn_func: expected softcap to be a number, got NoneType": lambda: flash_attn_func(X, K, K, softcap=None),
     "flash_attn_func: expected dropout_p to be a number, got str": lambda: flash_attn_func(X, K, K, "0.1"),
     "flash_attn_func: expected softmax_scale to be a number, got str": lambda: flash_attn_func(X, K, K, softmax_scale="1"),
-    "flash_attn_func: expected alibi_slopes to be a tensor, got list": lambda: flash_attn_func(X, K, K, alibi_slopes=[1.0]),
-    "expected alibi_slopes of shape (4,) (H) or (2, 4) (B, H), got (3,)":
+    "flash_attn_func: expected alibi_slopes of shape (4,) or (2, 4), got list": lambda: flash_attn_func(X, K, K, alibi_slopes=[1.0]),
+    "flash_attn_func: expected alibi_slopes of shape (4,) or (2, 4), got float32 tensor of shape (3,)":
         lambda: flash_attn_func(X, K, K, alibi_slopes=torch.zeros(3)),
     "expected dropout_p in [0, 1], got 1.5": lambda: flash_attn_func(X, K, K, 1.5),
     "expected q, k and v": lambda: flash_attn_func(X, K.double(), K),
@@ -348,17 +352,22 @@ REFUSALS = {
         lambda: flash_attn_varlen_kvpacked_func(P, [P, P], ENDS, ENDS, 4, 4),
     "flash_attn_varlen_func: expected q, k and v of shapes (Tq, H, D), (Tk, Hkv, D) and (Tk, Hkv, Dv), H a multiple of Hkv, got ":
         lambda: flash_attn_varlen_func(X, P, P, ENDS, ENDS, 4, 4),
-    "flash_attn_varlen_func: expected block_table to be None, as paged caches are not supported, got int64 tensor of shape (3,)":
+    "flash_attn_varlen_func: expected block_table to be None, as no cache is paged here, got int64 tensor of shape (3,)":
         lambda: flash_attn_varlen_func(P, P, P, ENDS, ENDS, 4, 4, block_table=ENDS),
+    "attention_varlen: expected cu_seqlens_k to be a tensor, got list": lambda: flash_attn_varlen_func(P, P, P, ENDS, [0, 6], 4, 4),
+    "expected cu_seqlens_q (1,) to start at 0, never to decrease and to end at 6, got int":
+        lambda: flash_attn_varlen_func(P, P, P, 6, ENDS, 4, 4, 0.1, return_attn_probs=True),
     "cu_seqlens_q": lambda: flash_attn_varlen_func(P, P, P, ENDS + 1, ENDS, 4, 4),
-    "flash_attn_varlen_func: expected cu_seqlens_k to start at 0, never to decrease and to end at 6, got [0, 2, 5]":
+    "flash_attn_varlen_func: expected cu_seqlens_k (3,) to start at 0, never to decrease and to end at 6, got [0, 2, 5]":
         lambda: flash_attn_varlen_func(P, P, P, ENDS, torch.tensor([0, 2, 5]), 4, 4, 0.1, return_attn_probs=True),
     "to end at 6, got [0, 7, 6]": lambda: flash_attn_varlen_func(P, P, P, ENDS, torch.tensor([0, 7, 6]), 4, 4,
                                                                 alibi_slopes=torch.zeros(2, 4)),
-    "to end at 6, got []": lambda: flash_attn_varlen_func(P, P, P, ENDS, ENDS[:0], 4, 4, alibi_slopes=torch.zeros(2, 4)),
+    "expected cu_seqlens_k (3,) to start at 0, never to decrease and to end at 6, got [0, 6]":
+        lambda: flash_attn_varlen_func(P, P, P, ENDS, ENDS[::2], 4, 4, alibi_slopes=torch.zeros(2, 4)),
     "to end at 6, got [1, 2, 6]": lambda: flash_attn_varlen_func(P, P, P, torch.tensor([1, 2, 6]), ENDS, 4, 4,
                                                                 alibi_slopes=torch.zeros(2, 4)),
-    "alibi_slopes of shape (3, 4)": lambda: flash_attn_varlen_func(P, P, P, ENDS, ENDS, 4, 4, alibi_slopes=torch.zeros(3, 4)),
+    "flash_attn_varlen_func: expected alibi_slopes of shape (4,) or (2, 4), got float32 tensor of shape (3, 4)":
+        lambda: flash_attn_varlen_func(P, P, P, ENDS, ENDS, 4, 4, alibi_slopes=torch.zeros(3, 4)),
     "flash_attn_with_kvcache: expected block_table to be None": lambda: flash_attn_with_kvcache(X, K, K, block_table=ENDS),
     "flash_attn_with_kvcache: expected q, k_cache and v_cache of shapes (B, L, H, D), (B, S, ":
         lambda: flash_attn_with_kvcache(X[:1], K, K),
@@ -396,6 +405,8 @@ REFUSALS = {
         lambda: flash_attn_with_kvcache(X, K, K, K[:, :1], K[:, :1], TABLE, TABLE[:, :3], cache_seqlens=0),
     "for positions to 0, got float32 tensor of shape (9, 5)":
         lambda: flash_attn_with_kvcache(X, K, K, K[:, :1], K[:, :1], torch.zeros(9, 5), torch.zeros(9, 5), cache_seqlens=0),
+    "R <= 8, for positions to 0, got list and list":
+        lambda: flash_attn_with_kvcache(X, K, K, K[:, :1], K[:, :1], [1.0], [0.0], cache_seqlens=0),
     "unexpected keyword argument 'dropout_p'": lambda: flash_attn_with_kvcache(X, K, K, dropout_p=0.0),
 }
 
@@ -410,8 +421,8 @@ def test_refusals(message):
 def test_an_error_leaves_the_cache_as_it_was():
     cache = torch.randn(2, 5, 2, 8), torch.randn(2, 5, 2, 8)
     before = [x.clone() for x in cache]
-    with pytest.raises(ValueError, match="alibi_slopes"):  # which the operator finds, after the new tokens were written
-        flash_attn_with_kvcache(X, *cache, K[:, :2], K[:, :2], cache_seqlens=1, alibi_slopes=torch.zeros(3))
+    with pytest.raises(TypeError, match="alibi_slopes"):  # which the operator finds, after the new tokens were written
+        flash_attn_with_kvcache(X, *cache, K[:, :2], K[:, :2], cache_seqlens=1, alibi_slopes=torch.zeros(4, dtype=torch.int32))
     assert all(torch.equal(x, y) for x, y in zip(cache, before))
 
 

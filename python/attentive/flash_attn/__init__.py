@@ -43,17 +43,15 @@ def install() -> None:
     if _installed:
         return
     if "flash_attn" in sys.modules or importlib.util.find_spec("flash_attn") is not None:
-        raise ImportError("attentive.flash_attn.install: expected no flash_attn to be there, got one that is installed or imported; "
-                          "call attentive.flash_attn's functions by that name")  # fmt: skip
-    for name, source in (("", sys.modules[__name__]), (".flash_attn_interface", flash_attn_interface), (".bert_padding", bert_padding)):
+        raise ImportError("attentive.flash_attn.install: expected no flash_attn to be there, got one that is installed or imported")
+    sources = {"": flash_attn_interface, ".flash_attn_interface": flash_attn_interface, ".bert_padding": bert_padding}
+    for name, source in sources.items():
         module = ModuleType(f"flash_attn{name}", source.__doc__)
         module.__spec__ = ModuleSpec(module.__name__, None, is_package=not name)
         module.__version__ = __version__
-        module.__dict__.update({one: getattr(source, one) for one in source.__all__ if not one.endswith("install")})
+        module.__dict__.update({one: getattr(source, one) for one in source.__all__})
         _installed[module.__name__] = module
-    root = _installed["flash_attn"]
-    root.__path__ = []  # a package without files
-    root.flash_attn_interface, root.bert_padding = _installed["flash_attn.flash_attn_interface"], _installed["flash_attn.bert_padding"]
+        setattr(_installed["flash_attn"], name[1:] or "__path__", module if name else [])  # a package without files
     sys.modules.update(_installed)
 
 

@@ -35,8 +35,8 @@ def unpad_input(hidden_states, attention_mask, unused_mask=None):
         x, indices, cu_seqlens, longest, used = unpad_input(x, mask)
     """
     placed = attention_mask if unused_mask is None else attention_mask + unused_mask
-    lengths = placed.sum(-1, dtype=torch.int32)
-    return (*_packed(hidden_states, placed, lengths), attention_mask.sum(-1, dtype=torch.int32))
+    used = attention_mask.sum(-1, dtype=torch.int32)
+    return (*_packed(hidden_states, placed, placed.sum(-1, dtype=torch.int32)), used)
 
 
 def unpad_input_for_concatenated_sequences(hidden_states, attention_mask_in_length):
@@ -46,8 +46,7 @@ def unpad_input_for_concatenated_sequences(hidden_states, attention_mask_in_leng
 
         x, indices, cu_seqlens, longest = unpad_input_for_concatenated_sequences(x, torch.tensor([[2, 3, 0, 0, 0, 0]]))
     """
-    filled = attention_mask_in_length.sum(-1, keepdim=True)
-    placed = torch.arange(attention_mask_in_length.shape[1], device=filled.device) < filled
+    placed = torch.arange(attention_mask_in_length.shape[1]) < attention_mask_in_length.sum(-1, keepdim=True)
     return _packed(hidden_states, placed, attention_mask_in_length[attention_mask_in_length != 0])
 
 

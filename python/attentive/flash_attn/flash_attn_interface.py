@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from functools import partial
-from types import NoneType
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
+from torch.nn.functional import one_hot
 from torch.nn.utils.rnn import pad_sequence
 
-from attentive._mask import _INTEGERS, Mask, describe
+from attentive._mask import _INTEGERS, describe
 from attentive.functional import AttentionResult, attention, attention_varlen, draw_dropout_key
 
-__all__ = [
-    "flash_attn_func",
-    "flash_attn_kvpacked_func",
-    "flash_attn_qkvpacked_func",
-    "flash_attn_varlen_func",
-    "flash_attn_varlen_kvpacked_func",
-    "flash_attn_varlen_qkvpacked_func",
-    "flash_attn_with_kvcache",
-]
+__all__ = ["flash_attn_func", "flash_attn_kvpacked_func", "flash_attn_qkvpacked_func", "flash_attn_varlen_func",
+           "flash_attn_varlen_kvpacked_func", "flash_attn_varlen_qkvpacked_func", "flash_attn_with_kvcache"]  # fmt: skip
 
 _PADDED = "(B, L, H, D), (B, S, Hkv, D) and (B, S, Hkv, Dv)"
 _PACKED = "(Tq, H, D), (Tk, Hkv, D) and (Tk, Hkv, Dv)"
@@ -49,7 +41,7 @@ def flash_attn_func(q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, wi
         y = flash_attn_func(q, k, v, causal=True, window_size=(255, 0))
     """
     _check("flash_attn_func", q, k, v)
-    options = _options("flash_attn_func", dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes)
+    options = _options("flash_attn_func", dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, len(q), q.shape[2])
     return _attend(q, k, v, options, return_attn_probs)
 
 
@@ -57,16 +49,16 @@ def flash_attn_qkvpacked_func(qkv, dropout_p=0.0, softmax_scale=None, causal=Fal
                               alibi_slopes=None, deterministic=False, return_attn_probs=False):  # fmt: skip
     """``flash_attn_func`` of qkv (B, L, 3, H, D)."""
     parts = _unpack("flash_attn_qkvpacked_func", "qkv", qkv, 3, "(B, L, 3, H, D)")
-    return flash_attn_func(*parts, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic,
-                           return_attn_probs)  # fmt: skip
+    options = dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic, return_attn_probs
+    return flash_attn_func(*parts, *options)
 
 
 def flash_attn_kvpacked_func(q, kv, dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0,
                              alibi_slopes=None, deterministic=False, return_attn_probs=False):  # fmt: skip
     """``flash_attn_func`` of q (B, L, H, D) and kv (B, S, 2, Hkv, D)."""
     parts = _unpack("flash_attn_kvpacked_func", "kv", kv, 2, "(B, S, 2, Hkv, D)")
-    return flash_attn_func(q, *parts, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic,
-                           return_attn_probs)  # fmt: skip
+    options = dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic, return_attn_probs
+    return flash_attn_func(q, *parts, *options)
 
 
 def flash_attn_varlen_func(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p=0.0, softmax_scale=None,
@@ -77,25 +69,45 @@ def flash_attn_varlen_func(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, ma
     ``cu_seqlens_q``, ``cu_seqlens_k``: (N + 1), int32 or int64: sequence n owns the rows cu_seqlens[n] to cu_seqlens[n + 1] - 1.
     ``max_seqlen_q``, ``max_seqlen_k`` are not read. softmax_lse has the shape (H, Tq), S_dmask (N, H, longest q, longest k).
 
-    ``block_table``, a paged cache, is a ValueError. Memory: O(Tq H Dv). An S_dmask, or slopes of shape (N, H), pad the sequences.
+    ``block_table``, a paged cache, is a ValueError. Memory: O(Tq H Dv), beside an S_dmask. Slopes of shape (N, H) mean a call for
+    each sequence.
 
         y = flash_attn_varlen_func(q, k, v, ends, ends, longest, longest, causal=True)
     """
     caller = "flash_attn_varlen_func"
     _check(caller, q, k, v, _PACKED)
     _refuse_pages(caller, block_table)
-    options = _options(caller, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes)
+    sequences = cu_seqlens_q.numel() - 1 if isinstance(cu_seqlens_q, Tensor) else 0
+    options = _options(caller, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, sequences, q.shape[1])
+    options["dropout_key"] = draw_dropout_key() if dropout_p > 0 else None
+    by_sequence = alibi_slopes is not None and alibi_slopes.dim() == 2
     with_mask = return_attn_probs and dropout_p > 0
-    if not with_mask and (alibi_slopes is None or alibi_slopes.dim() == 1):
-        found = attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, logsumexp=bool(return_attn_probs), **options)
-        return (found.output, found.logsumexp, q.new_empty(0)) if return_attn_probs else found
-    queries = _lengths(caller, "cu_seqlens_q", cu_seqlens_q, len(q))
-    keys = _lengths(caller, "cu_seqlens_k", cu_seqlens_k, len(k))
-    padded = (pad_sequence(x.split(sizes), batch_first=True) for x, sizes in ((q, queries), (k, keys), (v, keys)))
-    queries, keys = torch.tensor(queries), torch.tensor(keys)
-    out, lse, signed = _attend(*padded, options, True, query_lengths=queries, key_lengths=keys)
-    real = torch.arange(out.shape[1]) < queries[:, None]
-    return (out[real], lse.transpose(1, 2)[real].T, signed) if return_attn_probs else out[real]
+    if by_sequence or with_mask:
+        queries = _lengths(caller, "cu_seqlens_q", cu_seqlens_q, sequences, len(q))
+        keys = _lengths(caller, "cu_seqlens_k", cu_seqlens_k, sequences, len(k))
+
+    def call(v, **changed):
+        if not by_sequence:
+            return attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, logsumexp=True, **{**options, **changed})
+        found = []
+        for n, piece in enumerate(zip(q.split(queries), k.split(keys), v.split(keys), strict=True)):
+            own = {**options, **changed, "alibi_slopes": alibi_slopes[n]}
+            own["dropout_key"] = None if own["dropout_key"] is None else own["dropout_key"] + n
+            found.append(attention(*(x.transpose(0, 1)[None] for x in piece), logsumexp=True, **own))
+        out = torch.cat([one.output[0].transpose(0, 1) for one in found])
+        return AttentionResult(out, None, torch.cat([one.logsumexp[0] for one in found], 1))
+
+    found = call(v)
+    if not return_attn_probs:
+        return found.output
+    signed = q.new_empty(0)
+    if with_mask:
+        with torch.no_grad():  # the weights are the outputs for values that are 1 at one key
+            places = one_hot(torch.cat([torch.arange(count) for count in keys]), max(keys))
+            ones = places.to(q.dtype)[:, None].expand(-1, k.shape[1], -1)
+            signed = _signed(call(ones).output, call(ones, dropout_p=0.0).output)
+            signed = pad_sequence(signed.split(queries), batch_first=True).transpose(1, 2)
+    return found.output, found.logsumexp, signed
 
 
 def flash_attn_varlen_qkvpacked_func(qkv, cu_seqlens, max_seqlen, dropout_p=0.0, softmax_scale=None, causal=False,
@@ -134,19 +146,18 @@ def flash_attn_with_kvcache(q, k_cache, v_cache, k=None, v=None, rotary_cos=None
 
     Query i of an item stands at the key i + n - L, where n counts its tokens, new ones included. The other arguments are those
     of ``flash_attn_func``; ``num_splits`` changes nothing, and ``block_table``, a paged cache, is a ValueError. Raises as
-    ``flash_attn_func``; an error leaves the cache as it was. Memory: O(B L H Dv), and a copy of the rows for
-    ``cache_batch_idx``.
+    ``flash_attn_func``; an error leaves the cache as it was. Memory: O(B L H Dv): the cache is read where it lies.
 
         y = flash_attn_with_kvcache(q, k_cache, v_cache, k, v, cache_seqlens=lengths, causal=True)
     """
     caller = "flash_attn_with_kvcache"
     _check(caller, q, k_cache, v_cache, _PADDED if cache_batch_idx is None else _INDEXED, "q, k_cache and v_cache")
     _refuse_pages(caller, block_table)
-    options = _options(caller, 0.0, softmax_scale, causal, window_size, softcap, alibi_slopes)
+    (batch, queries, heads), (rows, capacity), new = q.shape[:3], k_cache.shape[:2], 0
+    options = _options(caller, 0.0, softmax_scale, causal, window_size, softcap, alibi_slopes, batch, heads)
     given = [name for name, x in (("k", k), ("v", v), ("rotary_cos", rotary_cos), ("rotary_sin", rotary_sin)) if x is not None]
     if given not in ([], ["k", "v"], ["k", "v", "rotary_cos", "rotary_sin"]):
         raise ValueError(f"{caller}: expected k and v together, and rotary_cos and rotary_sin together with both, got {given}")
-    (batch, queries), (rows, capacity), new = q.shape[:2], k_cache.shape[:2], 0
     if k is not None:
         _check(caller, q, k, v)
         if cache_seqlens is None:
@@ -158,40 +169,50 @@ def flash_attn_with_kvcache(q, k_cache, v_cache, k=None, v=None, rotary_cos=None
     counts = partial(_counts, caller, batch)
     before = counts("cache_seqlens", capacity if cache_seqlens is None else cache_seqlens, capacity - new)
     after = before + new
-    longest = int(after.max()) if batch else 0
-    keys = slice(None) if cache_batch_idx is None else counts("cache_batch_idx", cache_batch_idx, rows - 1)
-    first = None if cache_leftpad is None else counts("cache_leftpad", cache_leftpad, after)
-    mask = None if first is None else Mask.key_keep(torch.arange(longest) >= first[:, None])
-    at = torch.arange(rows)[keys, None], before[:, None] + torch.arange(new)
+    first = counts("cache_leftpad", 0 if cache_leftpad is None else cache_leftpad, after)
+    row = counts("cache_batch_idx", torch.arange(batch) if cache_batch_idx is None else cache_batch_idx, rows - 1)
+    at = row[:, None], before[:, None] + torch.arange(new)
     if rotary_cos is not None:
         turns = causal or options["window"] != (-1, -1)  # otherwise all queries stand at one place
         q = _rotate(caller, q, rotary_cos, rotary_sin, before[:, None] + torch.arange(queries) * turns, rotary_interleaved)
         k = _rotate(caller, k, rotary_cos, rotary_sin, at[1], rotary_interleaved)
+    spans = list(zip(first.tolist(), after.tolist(), strict=True))
+    places = [(slice(n, n + 1), slice(r, r + 1), span) for n, (r, span) in enumerate(zip(row.tolist(), spans, strict=True))]
+    if cache_batch_idx is None and len(set(spans)) == 1:  # one call for all items
+        places = [(slice(None), slice(None), spans[0])]
     kept = k_cache[at], v_cache[at]
     try:
         if new:
             k_cache[at], v_cache[at] = k, v
-        found = _attend(q, k_cache[keys, :longest], v_cache[keys, :longest], dict(options, mask=mask), True, key_lengths=after)
+        found = []
+        for items, cached, span in places:
+            slopes = alibi_slopes if alibi_slopes is None or alibi_slopes.dim() == 1 else alibi_slopes[items]
+            keys, values = (cache[cached, slice(*span)] for cache in (k_cache, v_cache))
+            found.append(_attend(q[items], keys, values, {**options, "alibi_slopes": slopes}, True))
     except Exception:
         k_cache[at], v_cache[at] = kept
         raise
-    return found[:2] if return_softmax_lse else found[0]
+    out, lse = (torch.cat([one[i] for one in found]) for i in range(2))
+    return (out, lse) if return_softmax_lse else out
 
 
-def _attend(q, k, v, options, return_attn_probs, **lengths):
-    """Of padded tensors: the output alone, or out, softmax_lse and S_dmask."""
-    call = partial(_attention_of_lengths if lengths else attention, *(x.transpose(1, 2) for x in (q, k, v)), **options, **lengths)
+def _attend(q, k, v, options, return_attn_probs):
+    call = partial(attention, *(x.transpose(1, 2) for x in (q, k, v)), **options)
     if not return_attn_probs:
         return call().transpose(1, 2)
+    signed = q.new_empty(0)
     if options["dropout_p"] == 0:
-        found, signed = call(logsumexp=True), q.new_empty(0)
+        found = call(logsumexp=True)
     else:
-        call = partial(call, dropout_key=draw_dropout_key())
+        call.keywords["dropout_key"] = draw_dropout_key()
         found = call(logsumexp=True, weights="dropped")
         with torch.no_grad():
-            clean = call(weights="clean").weights
-            signed = torch.where(found.weights == 0, -clean, clean)
+            signed = _signed(found.weights, call(weights="clean").weights)
     return found.output.transpose(1, 2), found.logsumexp, signed
+
+
+def _signed(dropped, clean):
+    return torch.where(dropped == 0, -clean, clean)
 
 
 def _check(caller, q, k, v, shapes=_PADDED, names="q, k and v"):
@@ -215,17 +236,17 @@ def _unpack(caller, name, packed, parts, shape):
 
 def _refuse_pages(caller, block_table):
     if block_table is not None:
-        raise ValueError(f"{caller}: expected block_table to be None, as paged caches are not supported, got {describe(block_table)}")
+        raise ValueError(f"{caller}: expected block_table to be None, as no cache is paged here, got {describe(block_table)}")
 
 
-def _options(caller, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes):
+def _options(caller, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, batch, heads):
     """The arguments by the names of ``attention``."""
     numbers = {"dropout_p": dropout_p, "softmax_scale": 1.0 if softmax_scale is None else softmax_scale, "softcap": softcap}
     for name, x in numbers.items():
         if not isinstance(x, (int, float)):
             raise TypeError(f"{caller}: expected {name} to be a number, got {describe(x)}")
-    if not isinstance(alibi_slopes, (Tensor, NoneType)):
-        raise TypeError(f"{caller}: expected alibi_slopes to be a tensor, got {describe(alibi_slopes)}")
+    if alibi_slopes is not None and getattr(alibi_slopes, "shape", None) not in ((heads,), (batch, heads)):
+        raise ValueError(f"{caller}: expected alibi_slopes of shape ({heads},) or ({batch}, {heads}), got {describe(alibi_slopes)}")
     try:
         left, right = (max(int(size), -1) for size in window_size)
     except (TypeError, ValueError):
@@ -241,11 +262,13 @@ def _options(caller, dropout_p, softmax_scale, causal, window_size, softcap, ali
     }
 
 
-def _lengths(caller, name, ends, total):
-    sizes = ends.diff().tolist()
-    if not len(ends) or ends[0] != 0 or ends[-1] != total or min(sizes, default=0) < 0:
-        raise ValueError(f"{caller}: expected {name} to start at 0, never to decrease and to end at {total}, got {ends.tolist()}")
-    return sizes
+def _lengths(caller, name, ends, sequences, total):
+    fits = isinstance(ends, Tensor) and ends.shape == (sequences + 1,) and sequences > 0
+    lengths = ends.diff().tolist() if fits else [-1]
+    if min(lengths) < 0 or ends[0] != 0 or ends[-1] != total:
+        raise ValueError(f"{caller}: expected {name} ({sequences + 1},) to start at 0, never to decrease and to end at {total}, got "
+                         f"{ends.tolist() if isinstance(ends, Tensor) else describe(ends)}")  # fmt: skip
+    return lengths
 
 
 def _counts(caller, batch, name, x, most):
@@ -260,9 +283,9 @@ def _counts(caller, batch, name, x, most):
 
 
 def _rotate(caller, x, cos, sin, positions, interleaved):
-    """x (B, L, H, D), of which the first features are turned by the rows ``positions`` (B, L) of cos and sin (positions, R / 2)."""
-    half = cos.shape[-1]
-    if cos.dim() != 2 or cos.shape != sin.shape or 2 * half > x.shape[-1] or (positions >= len(cos)).any():
+    """x (B, L, H, D), its first R features turned by the rows ``positions`` (B, L) of cos and sin (positions, R / 2)."""
+    half = cos.shape[-1] if isinstance(cos, Tensor) and isinstance(sin, Tensor) and cos.dim() == 2 else x.shape[-1]
+    if 2 * half > x.shape[-1] or cos.shape != sin.shape or (positions >= len(cos)).any():
         raise ValueError(f"{caller}: expected rotary_cos and rotary_sin of one shape (positions, R / 2), R <= {x.shape[-1]}, for "
                          f"positions to {int(positions.max())}, got {describe(cos)} and {describe(sin)}")  # fmt: skip
     computed = torch.promote_types(x.dtype, torch.float32)
@@ -271,27 +294,3 @@ def _rotate(caller, x, cos, sin, positions, interleaved):
     a, b = (turned[..., ::2], turned[..., 1::2]) if interleaved else turned.chunk(2, -1)
     turned = torch.stack((a * cos - b * sin, a * sin + b * cos), -1 if interleaved else -2).flatten(-2)
     return torch.cat((turned.to(x.dtype), x[..., 2 * half :]), -1)
-
-
-def _attention_of_lengths(q, k, v, *, key_lengths, query_lengths=None, mask=None, alibi_slopes=None, dropout_key=None,
-                          weights="none", logsumexp=False, **options):  # fmt: skip
-    """SHIM until attention(align="lengths") lands."""
-    (batch, heads, length, _), size = q.shape, k.shape[2]
-    outputs, all_weights, sums = [], [], []
-    if dropout_key is None and options["dropout_p"] > 0:
-        dropout_key = draw_dropout_key()
-    for n in range(batch):
-        j = int(key_lengths[n])
-        i = length if query_lengths is None else int(query_lengths[n])
-        one = None if mask is None else Mask.key_keep(mask._key_keep[0][n : n + 1, :j])
-        slopes = alibi_slopes if alibi_slopes is None or alibi_slopes.dim() == 1 else alibi_slopes[n : n + 1]
-        found = attention(q[n : n + 1, :, :i], k[n : n + 1, :, :j], v[n : n + 1, :, :j], mask=one, alibi_slopes=slopes,
-                          dropout_key=None if dropout_key is None else dropout_key + n, weights=weights, logsumexp=True, **options)
-        outputs.append(pad(found.output.transpose(1, 2), (0, 0, 0, 0, 0, length - i)))
-        sums.append(pad(found.logsumexp, (0, length - i), value=-torch.inf))
-        if weights != "none":
-            all_weights.append(pad(found.weights, (0, size - j, 0, length - i)))
-    out = torch.cat(outputs).transpose(1, 2)
-    if weights == "none" and not logsumexp:
-        return out
-    return AttentionResult(out, torch.cat(all_weights) if all_weights else None, torch.cat(sums))
