@@ -489,6 +489,7 @@ def test_install(installed):
     for name in ("flash_attn", "flash_attn.flash_attn_interface", "flash_attn.bert_padding"):
         assert importlib.util.find_spec(name).name == name
         assert sys.modules[name].__version__ == names["__version__"]
+    assert importlib.util.find_spec("flash_attn.layers") is None
     for name in ("flash_attn.layers", "flash_attn.ops.rms_norm"):
         with pytest.raises(ModuleNotFoundError, match=name.rpartition(".")[0] if name.count(".") > 1 else name):
             importlib.import_module(name)
