@@ -68,14 +68,16 @@ def main():
             check(runs, allowed, p)
             seconds = {one: [] for one in runs}
             start = time.perf_counter()
-            while len(seconds["sdpa"]) < 5 or time.perf_counter() - start < args.budget:
-                for one, run in runs.items():
+            order = list(runs)
+            while len(seconds["sdpa"]) < 6 or time.perf_counter() - start < args.budget:
+                for one in order:
                     begin = time.perf_counter()
-                    run()
+                    runs[one]()
                     seconds[one].append(time.perf_counter() - begin)
+                order.append(order.pop(0))  # each round begins with another one
             ratios = [statistics.median(map(float.__truediv__, seconds["sdpa"], seconds[one])) for one in runs]
             print(f"{name}, dropout {p}: flash_attn_func {1e3 * statistics.median(seconds['flash_attn_func']):.2f} ms, "
-                  f"{ratios[0]:.2f} times as fast as sdpa; attention {ratios[1]:.2f} times")
+                  f"{ratios[0]:.2f} times as fast as sdpa; attention {ratios[1]:.2f} times", flush=True)
 
 
 if __name__ == "__main__":
