@@ -3,8 +3,8 @@
 ``attention`` and ``attention_varlen`` compute attention with typed masks and every option, forward and backward. They are
 operators of PyTorch (``torch.ops.attentive``), so ``torch.compile``, ``torch.export`` and AOTInductor take them. ``enable``
 lets ``torch.nn.functional.scaled_dot_product_attention`` run the same kernel in a program that already exists.
-``attentive.transformers.register`` adds an attention implementation to ``transformers``. ``port`` translates a PyTorch class
-into C++ for LibTorch, as the command ``attentive-port`` does.
+``attentive.transformers.register`` adds an attention implementation to ``transformers``, and ``attentive.flash_attn`` has the
+functions of flash-attn. ``port`` translates a PyTorch class into C++ for LibTorch, as the command ``attentive-port`` does.
 
     import attentive
 
