@@ -354,6 +354,7 @@ class Translator(Expressions, Statements):
         if kind == kinds.CALLABLE and isinstance(given, Function):
             return self.function_value(given.function, node)
         code = self.code(node)
+        kind = kind.kind if isinstance(kind, Optional) and given != kinds.NONE else kind
         if code == "{}" and isinstance(kind, Module):
             return "nullptr"
         if code.startswith("{") and code != "{}" and isinstance(kind, Tuple | List | Size):

@@ -1664,8 +1664,8 @@ class Expressions:
 
     def call_map(self, node):
         function, items = node.args[0], node.args[1]
-        if len(node.args) > 2:
-            raise Refusal("map over several lists; write a comprehension", node)
+        if len(node.args) > 2 or not isinstance(function, ast.Lambda | ast.Name | ast.Attribute):
+            raise Refusal("map over several lists, or of a function that is made there; write a comprehension", node)
         if isinstance(function, ast.Lambda):
             target, body = ast.Name(function.args.args[0].arg, ast.Store()), function.body
             item = self.unit.recorder.kind(body, self.owners)

@@ -677,6 +677,8 @@ class Statements:
 
     def unpack_tuple(self, items, kind, value, node):
         code = self.code(value)
+        if isinstance(value, ast.Name) and isinstance(self.locals.get(value.id), Optional):
+            code = f"*{code}"
         plain = all(isinstance(item, ast.Name) for item in items)
         kinds_ok = all(not isinstance(k, Many) and k is not None for k in kind.items)
         declared = [isinstance(item, ast.Name) and self.locals.get(item.id) not in (None, kinds.NONE) for item in items]
