@@ -42,6 +42,7 @@ class MaskTerms:
     bias: Tensor | None = None
     key_keep: Tensor | None = None
     key_lengths: Tensor | None = None
+    query_lengths: Tensor | None = None
 
 
 class Mask:
@@ -55,6 +56,7 @@ class Mask:
       With a 4-D q, rank 3 is refused, because (X, L, S) could be per batch or per head: use ``per_batch`` or ``per_head``.
     * ``key_keep``: (B, S)
     * ``key_lengths``: (B,); key j of sequence b may be seen while j < key_lengths[b]
+    * ``query_lengths``: (B,); query i of sequence b sees something while i < query_lengths[b], else it gives 0
 
     ``Mask(t)`` takes a bool tensor alone, which means ``keep``. A bias entry of -inf hides its pair as a false ``keep`` does.
     Gradients flow to biases. ``Mask()`` hides nothing.
@@ -66,13 +68,14 @@ class Mask:
         mask = Mask.key_lengths(lengths) & Mask.bias(position_bias)
     """
 
-    __slots__ = ("_keep", "_bias", "_key_keep", "_key_lengths")
+    __slots__ = ("_keep", "_bias", "_key_keep", "_key_lengths", "_query_lengths")
 
     def __init__(self, keep: Tensor | None = None) -> None:
         self._keep: tuple[Tensor, ...] = ()
         self._bias: tuple[Tensor, ...] = ()
         self._key_keep: tuple[Tensor, ...] = ()
         self._key_lengths: tuple[Tensor, ...] = ()
+        self._query_lengths: tuple[Tensor, ...] = ()
         if keep is None:
             return
         _check_tensor("Mask", "mask", keep)
@@ -89,9 +92,11 @@ class Mask:
         bias: tuple[Tensor, ...] = (),
         key_keep: tuple[Tensor, ...] = (),
         key_lengths: tuple[Tensor, ...] = (),
+        query_lengths: tuple[Tensor, ...] = (),
     ) -> Mask:
         mask = Mask()
-        mask._keep, mask._bias, mask._key_keep, mask._key_lengths = keep, bias, key_keep, key_lengths
+        mask._keep, mask._bias, mask._key_keep = keep, bias, key_keep
+        mask._key_lengths, mask._query_lengths = key_lengths, query_lengths
         return mask
 
     @staticmethod
@@ -123,12 +128,12 @@ class Mask:
     @staticmethod
     def key_lengths(lengths: Tensor) -> Mask:
         """(B,) integers: how many keys of each sequence are real tokens."""
-        _check_tensor("Mask.key_lengths", "lengths", lengths)
-        if lengths.dtype not in _INTEGERS:
-            raise TypeError(f"Mask.key_lengths: expected an integer tensor, got {describe(lengths)}")
-        if lengths.dim() != 1:
-            raise ValueError(f"Mask.key_lengths: expected lengths of shape (B,), got {describe(lengths)}")
-        return Mask._of(key_lengths=(lengths,))
+        return Mask._of(key_lengths=(_lengths("Mask.key_lengths", lengths),))
+
+    @staticmethod
+    def query_lengths(lengths: Tensor) -> Mask:
+        """(B,) integers: how many queries of each sequence are real tokens. The others see no key and give 0."""
+        return Mask._of(query_lengths=(_lengths("Mask.query_lengths", lengths),))
 
     @staticmethod
     def per_batch(mask: Mask) -> Mask:
@@ -150,6 +155,7 @@ class Mask:
             self._bias + other._bias,
             self._key_keep + other._key_keep,
             self._key_lengths + other._key_lengths,
+            self._query_lengths + other._query_lengths,
         )
 
     def __rand__(self, other: Tensor) -> Mask:
@@ -157,31 +163,44 @@ class Mask:
 
     def empty(self) -> bool:
         """Whether nothing is masked and nothing is added."""
-        return not (self._keep or self._bias or self._key_keep or self._key_lengths)
+        return not (self._keep or self._bias or self._key_keep or self._key_lengths or self._query_lengths)
 
     def __bool__(self) -> bool:
         raise TypeError("Mask: a mask is neither true nor false; combine masks with &, and ask mask.empty()")
 
     def __repr__(self) -> str:
-        kinds = (("keep", self._keep), ("bias", self._bias), ("key_keep", self._key_keep), ("key_lengths", self._key_lengths))
-        texts = [f"Mask.{kind}({describe(term)})" for kind, terms in kinds for term in terms]
+        kinds = (name.removeprefix("_") for name in Mask.__slots__)
+        texts = [f"Mask.{kind}({describe(term)})" for kind in kinds for term in getattr(self, f"_{kind}")]
         return " & ".join(texts) or "Mask()"
 
     def terms(self, q: Tensor) -> MaskTerms:
         """The terms of a call with this q, at most one of each kind."""
-        lengths = self._key_lengths
+
+        def shortest(lengths: tuple[Tensor, ...]) -> Tensor | None:
+            return _combined(lengths if len(lengths) < 2 else tuple(x.long() for x in lengths), q, torch.minimum)
+
         return MaskTerms(
             _combined(self._keep, q, torch.logical_and),
             _combined(_in_one_dtype(self._bias, q), q, torch.add),
             _combined(self._key_keep, q, torch.logical_and),
-            _combined(lengths if len(lengths) < 2 else tuple(x.long() for x in lengths), q, torch.minimum),
+            shortest(self._key_lengths),
+            shortest(self._query_lengths),
         )
 
     def _with_rank_3_at(self, dim: int) -> Mask:
         def shaped(terms: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
             return tuple(term.unsqueeze(dim) if term.dim() == 3 else term for term in terms)
 
-        return Mask._of(shaped(self._keep), shaped(self._bias), self._key_keep, self._key_lengths)
+        return Mask._of(shaped(self._keep), shaped(self._bias), self._key_keep, self._key_lengths, self._query_lengths)
+
+
+def _lengths(caller: str, lengths: Tensor) -> Tensor:
+    _check_tensor(caller, "lengths", lengths)
+    if lengths.dtype not in _INTEGERS:
+        raise TypeError(f"{caller}: expected an integer tensor, got {describe(lengths)}")
+    if lengths.dim() != 1:
+        raise ValueError(f"{caller}: expected lengths of shape (B,), got {describe(lengths)}")
+    return lengths
 
 
 def _in_one_dtype(biases: tuple[Tensor, ...], q: Tensor) -> tuple[Tensor, ...]:

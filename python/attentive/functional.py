@@ -15,6 +15,7 @@ from torch.utils import _pytree
 from attentive._mask import Mask, describe, terms_of
 
 Causal = Literal["none", "bottom_right", "top_left"]
+Align = Literal["bottom_right", "top_left", "lengths"]
 Weights = Literal["none", "clean", "dropped"]
 Backend = Literal["auto", "reference", "torch", "native"]
 DropoutStream = Literal["any", "aten", "counter"]
@@ -32,6 +33,7 @@ class AttentionOptions(TypedDict, total=False):
 
     causal: Causal
     window: Window | None
+    align: Align
     scale: float | None
     softcap: float | None
     alibi_slopes: Tensor | None
@@ -50,8 +52,8 @@ class DropoutOptions(AttentionOptions, total=False):
 
 
 _DEFAULTS: dict[str, Any] = dict(
-    causal="none", window=None, scale=None, softcap=None, alibi_slopes=None, sinks=None, softmax_plus_one=False, dropout_p=0.0,
-    dropout_stream="any", backend="auto",
+    causal="none", window=None, align="bottom_right", scale=None, softcap=None, alibi_slopes=None, sinks=None,
+    softmax_plus_one=False, dropout_p=0.0, dropout_stream="any", backend="auto",
 )
 _DROPOUT_DEFAULTS: dict[str, Any] = dict(_DEFAULTS, dropout_key=None, generator=None)
 
@@ -128,6 +130,10 @@ def attention(q, k, v, *, mask=None, weights="none", logsumexp=False, **options)
     * ``causal``: "bottom_right" (the last query sees every key, as a cache needs), or "top_left" (PyTorch's ``is_causal``).
     * ``window``: (left, right), keys to either side of a query's own position that it may see; -1 means all of them. A causal
       window of 256 tokens is ``causal="bottom_right", window=(255, 0)``.
+    * ``align``: the key at which query i stands, from which windows, ALiBi's distances and dropout's positions count:
+      "bottom_right" (i + S - L), "top_left" (i), or "lengths" (i + key_length[b] - query_length[b], from ``Mask.key_lengths``
+      and ``Mask.query_lengths``, L without those; the bottom-right causal diagonal then follows the lengths too). With
+      "lengths", each batch item equals its own call on the cut tensors, and queries before its first key give 0.
     * ``scale``: the factor of the scores, 1 / sqrt(D) if None. ``softcap``: scores become softcap * tanh(scores / softcap).
     * ``alibi_slopes``: (H,) or (B, H); -slope * distance is added to a score. ``sinks``: (H,); one more logit in every
       softmax denominator, whose value is zero. ``softmax_plus_one``: a sink of logit 0. Gradients flow to slopes and sinks.
@@ -161,6 +167,7 @@ def attention(q, k, v, *, mask=None, weights="none", logsumexp=False, **options)
         bias=terms.bias,
         key_keep=terms.key_keep,
         key_lengths=terms.key_lengths,
+        query_lengths=terms.query_lengths,
         weights=weights,
         logsumexp=logsumexp,
         **given,
@@ -312,6 +319,7 @@ def explain(
         bias=terms.bias,
         key_keep=terms.key_keep,
         key_lengths=terms.key_lengths,
+        query_lengths=terms.query_lengths,
         weights=weights,
         logsumexp=logsumexp,
         **given,
@@ -345,7 +353,7 @@ def _read(caller, q, k, v, weights, defaults, options):
             f'{caller}: causal is not a flag: say causal="bottom_right" (the last query sees every key) or causal="top_left" '
             "(PyTorch's is_causal); for as many queries as keys both are the same"
         )
-    for name in ("causal", "dropout_stream", "backend"):
+    for name in ("causal", "align", "dropout_stream", "backend"):
         if not isinstance(given[name], str):
             raise TypeError(f"{caller}: expected {name} to be a string, got {describe(given[name])}")
     if not isinstance(weights, str):

@@ -3,28 +3,41 @@
 import torch
 
 
-def positions(queries, keys):
-    """Positions of the queries and of the keys, counted so that the last query stands at the last key."""
-    return torch.arange(queries)[:, None] + keys - queries, torch.arange(keys)[None, :]
+def positions(queries, keys, origin):
+    """Positions of the queries, of which the first stands at key `origin`, and of the keys."""
+    return torch.arange(queries)[:, None] + origin, torch.arange(keys)[None, :]
 
 
-def visible_pairs(queries, keys, causal="none", window=(-1, -1)):
-    i, j = positions(queries, keys)
-    visible = torch.ones(queries, keys, dtype=torch.bool)
+def origins(queries, keys, align, key_lengths, query_lengths):
+    """Where the first query stands: a number, or (B, 1, 1, 1)."""
+    if align == "lengths":
+        return (key_lengths - (queries if query_lengths is None else query_lengths))[:, None, None, None]
+    return 0 if align == "top_left" else keys - queries
+
+
+def visible_pairs(queries, keys, causal="none", window=(-1, -1), align="bottom_right", key_lengths=None, query_lengths=None):
+    origin = origins(queries, keys, align, key_lengths, query_lengths)
+    i, j = positions(queries, keys, origin)
+    row = torch.arange(queries)[:, None]
+    visible = (i >= 0) & (j >= 0) if align == "lengths" else torch.ones(queries, keys, dtype=torch.bool)
     if causal == "bottom_right":
-        visible &= j <= i
+        visible = visible & (j <= (i if align == "lengths" else row + keys - queries))
     if causal == "top_left":
-        visible &= j <= torch.arange(queries)[:, None]
+        visible = visible & (j <= row)
     left, right = window
     if left >= 0:
-        visible &= j >= i - left
+        visible = visible & (j >= i - left)
     if right >= 0:
-        visible &= j <= i + right
+        visible = visible & (j <= i + right)
+    if key_lengths is not None:
+        visible = visible & (j < key_lengths[:, None, None, None])
+    if query_lengths is not None:
+        visible = visible & (row < query_lengths[:, None, None, None])
     return visible
 
 
 def attend(q, k, v, *, keep=None, bias=None, causal="none", window=(-1, -1), scale=None, softcap=None, alibi_slopes=None,
-           sinks=None, softmax_plus_one=False, kept=None):
+           sinks=None, softmax_plus_one=False, kept=None, align="bottom_right", key_lengths=None, query_lengths=None):
     """Output, weights before dropout, and logsumexp of q (B, H, L, D), k and v (B, Hkv, S, D).
 
     kept: factors of the weights, 0 for a dropped one.
@@ -39,9 +52,9 @@ def attend(q, k, v, *, keep=None, bias=None, causal="none", window=(-1, -1), sca
     if bias is not None:
         scores = scores + bias
     if alibi_slopes is not None:
-        i, j = positions(queries, keys)
+        i, j = positions(queries, keys, origins(queries, keys, align, key_lengths, query_lengths))
         scores = scores - alibi_slopes[..., None, None] * (i - j).abs()
-    visible = visible_pairs(queries, keys, causal, window).expand(scores.shape)
+    visible = visible_pairs(queries, keys, causal, window, align, key_lengths, query_lengths).expand(scores.shape)
     if keep is not None:
         visible = visible & keep
     visible = visible & (scores > -torch.inf)

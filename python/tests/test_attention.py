@@ -55,6 +55,16 @@ def make_cases():
     yield case("causal from the top left", {"causal": "top_left"}, causal="top_left")
     yield case("window", {"window": (2, 1)}, window=(2, 1))
     yield case("window to the left", {"window": (1, -1), "causal": "bottom_right"}, window=[1, -1], causal="bottom_right")
+    few = torch.tensor([2, 5])
+    yield case("query_lengths", {"query_lengths": few}, mask=Mask.query_lengths(few.int()) & Mask.query_lengths(few + 0))
+    for causal in ("none", "bottom_right", "top_left"):
+        options = {"causal": causal, "window": (2, 3), "alibi_slopes": slopes}
+        yield case(f"aligned at the top left, {causal}", {"align": "top_left", **options}, align="top_left", **options)
+        yield case(
+            f"aligned by lengths, {causal}",
+            {"align": "lengths", "key_lengths": lengths, "query_lengths": few, "bias": bias, **options},
+            align="lengths", mask=Mask.key_lengths(lengths) & Mask.query_lengths(few) & Mask.bias(bias), **options,
+        )
     yield case("scale", {"scale": -0.7}, scale=-0.7)
     yield case("softcap", {"softcap": 1.5}, softcap=1.5)
     yield case("slopes", {"alibi_slopes": slopes}, alibi_slopes=slopes)
@@ -92,7 +102,8 @@ def of_dtype(options, dtype, found):
         if isinstance(value, torch.Tensor) and value.is_floating_point():
             return leaf(value)
         if isinstance(value, Mask):
-            return Mask._of(value._keep, tuple(leaf(x) for x in value._bias), value._key_keep, value._key_lengths)
+            biases = tuple(leaf(x) for x in value._bias)
+            return Mask._of(value._keep, biases, value._key_keep, value._key_lengths, value._query_lengths)
         return value
     return {name: converted(value) for name, value in options.items()}
 
@@ -357,6 +368,10 @@ class TestErrors:
         self.refused(ValueError, r"expected sinks of shape \(2,\)", sinks=torch.zeros(3))
         self.refused(ValueError, r"expected mask to broadcast to \(1, 2, 3, 3\)", mask=torch.ones(3, 4, dtype=torch.bool))
         self.refused(ValueError, "expected key_lengths in", mask=Mask.key_lengths(torch.tensor([4])))
+        self.refused(ValueError, "expected query_lengths in", mask=Mask.query_lengths(torch.tensor([9])))
+        self.refused(ValueError, r"expected key_lengths \(Mask::key_lengths\) with Align::Lengths, got none", align="lengths")
+        self.refused(ValueError, 'expected align to be "bottom_right", "top_left" or "lengths", got "right"', align="right")
+        self.refused(TypeError, "expected align to be a string, got", align=True)
         self.refused(ValueError, "backend torch cannot express this call", backend="torch", softcap=1.0)
         self.refused(ValueError, "a generator or a dropout_key, got both", dropout_p=0.5, dropout_key=torch.tensor(1),
                      generator=torch.Generator())

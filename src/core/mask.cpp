@@ -21,6 +21,13 @@ at::Tensor as_bool(std::string_view caller, const at::Tensor& mask) {
   return mask.ne(0);
 }
 
+void check_lengths(std::string_view caller, const at::Tensor& lengths) {
+  check_defined(caller, "lengths", lengths);
+  TORCH_CHECK_TYPE(at::isIntegralType(lengths.scalar_type(), /*includeBool=*/false), caller,
+                   ": expected an integer tensor, got ", describe(lengths));
+  TORCH_CHECK_VALUE(lengths.dim() == 1, caller, ": expected lengths of shape (B,), got ", describe(lengths));
+}
+
 void append(std::vector<at::Tensor>& to, const std::vector<at::Tensor>& from) {
   to.insert(to.end(), from.begin(), from.end());
 }
@@ -74,13 +81,16 @@ Mask Mask::key_keep(const at::Tensor& mask) {
 }
 
 Mask Mask::key_lengths(const at::Tensor& lengths) {
-  check_defined("Mask::key_lengths", "lengths", lengths);
-  TORCH_CHECK_TYPE(at::isIntegralType(lengths.scalar_type(), /*includeBool=*/false),
-                   "Mask::key_lengths: expected an integer tensor, got ", attentive::describe(lengths));
-  TORCH_CHECK_VALUE(lengths.dim() == 1, "Mask::key_lengths: expected lengths of shape (B,), got ",
-                    attentive::describe(lengths));
+  check_lengths("Mask::key_lengths", lengths);
   Mask result;
   result.key_lengths_.push_back(lengths);
+  return result;
+}
+
+Mask Mask::query_lengths(const at::Tensor& lengths) {
+  check_lengths("Mask::query_lengths", lengths);
+  Mask result;
+  result.query_lengths_.push_back(lengths);
   return result;
 }
 
@@ -104,11 +114,13 @@ Mask& Mask::operator&=(const Mask& other) {
   append(bias_, other.bias_);
   append(key_keep_, other.key_keep_);
   append(key_lengths_, other.key_lengths_);
+  append(query_lengths_, other.query_lengths_);
   return *this;
 }
 
 bool Mask::empty() const {
-  return keep_.empty() && bias_.empty() && key_keep_.empty() && key_lengths_.empty();
+  return keep_.empty() && bias_.empty() && key_keep_.empty() && key_lengths_.empty() &&
+         query_lengths_.empty();
 }
 
 }  // namespace attentive

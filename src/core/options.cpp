@@ -14,6 +14,18 @@ std::string_view to_string(Causal value) {
   return "unknown";
 }
 
+std::string_view to_string(Align value) {
+  switch (value) {
+    case Align::BottomRight:
+      return "bottom-right";
+    case Align::TopLeft:
+      return "top-left";
+    case Align::Lengths:
+      return "lengths";
+  }
+  return "unknown";
+}
+
 std::string_view to_string(DropoutStream value) {
   switch (value) {
     case DropoutStream::Any:

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <ostream>
 #include <span>
@@ -247,15 +248,25 @@ namespace {
 std::string mask_tiles(const kernels::Problem& problem) {
   using detail::BlockClasses;
   const auto& name = problem.mask.name();
-  const auto blocks = kernels::native_cpu::blocks_of(problem);
-  if (!blocks)
+  int64_t empty = 0, full = 0, tiles = 0;
+  const auto add = [&](const kernels::Problem& one) {
+    const auto blocks = kernels::native_cpu::blocks_of(one);
+    if (!blocks) return;
+    empty += blocks->classes.eq(BlockClasses::Empty).sum().item<int64_t>();
+    full += blocks->classes.eq(BlockClasses::Full).sum().item<int64_t>();
+    tiles += blocks->classes.numel();
+  };
+  if (problem.sequences && !problem.blocks) {
+    for (size_t n = 0; n < problem.sequences->size(); ++n) add(kernels::sequence_of(problem, n));
+  } else {
+    add(problem);
+  }
+  if (tiles == 0)
     return fmt::format(
         "mask function {}: every pair is tested, since tiles are skipped from {} queries and keys on", name,
         2 * BlockClasses::kSize);
-  const auto count = [&](BlockClasses::Class kind) { return blocks->classes.eq(kind).sum().item<int64_t>(); };
   return fmt::format("mask function {}: {} of {} tiles of {} x {} pairs are skipped, and {} need no test",
-                     name, count(BlockClasses::Empty), blocks->classes.numel(), BlockClasses::kSize,
-                     BlockClasses::kSize, count(BlockClasses::Full));
+                     name, empty, tiles, BlockClasses::kSize, BlockClasses::kSize, full);
 }
 
 }  // namespace
@@ -281,9 +292,11 @@ Explanation explain(const at::Tensor& q, const at::Tensor& k, const at::Tensor& 
 at::Tensor alibi_slopes(int64_t num_heads, at::Device device) {
   TORCH_CHECK_VALUE(num_heads > 0, "alibi_slopes: expected num_heads > 0, got ", num_heads);
   std::vector<float> slopes(num_heads);
+  const auto power = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(num_heads)));
   for (int64_t h = 0; h < num_heads; ++h) {
-    slopes[h] =
-        static_cast<float>(std::exp2(-8.0 * static_cast<double>(h + 1) / static_cast<double>(num_heads)));
+    // Beyond the power of two, every other slope of twice as many heads.
+    const double step = h < power ? static_cast<double>(h + 1) : static_cast<double>(h - power) + 0.5;
+    slopes[h] = static_cast<float>(std::exp2(-8.0 * step / static_cast<double>(power)));
   }
   return at::tensor(slopes).to(device);
 }

@@ -151,6 +151,9 @@ WholeAttention::WholeAttention(const char* caller, const at::Tensor& q, const at
   TORCH_CHECK_VALUE(
       whole_.normalise, caller,
       ": expected Normalise::Softmax, got Normalise::None: parts are joined by their logsumexps");
+  TORCH_CHECK_VALUE(!whole_.sequences, caller,
+                    ": expected batch items of one length, got Align::Lengths or query_lengths that shorten "
+                    "some: their parts would be unequal work");
   check_functions();
   whole_.logsumexp = true;
   whole_.whole_queries = whole_.queries();

@@ -61,6 +61,7 @@ RecordedAttention copy_masks(const kernels::Problem& problem) {
   call.bias = copy_once(problem.bias);
   call.key_keep = copy(problem.key_keep);
   call.key_lengths = copy(problem.key_lengths);
+  call.query_lengths = copy(problem.query_lengths);
   call.alibi_slopes = copy(problem.alibi_slopes);
   call.sinks = copy(problem.sinks);
   return call;
@@ -279,6 +280,7 @@ Problem problem_of_record(const RecordedAttention& call) {
   problem.bias = call.bias;
   problem.key_keep = call.key_keep;
   problem.key_lengths = call.key_lengths;
+  problem.query_lengths = call.query_lengths;
   problem.alibi_slopes = call.alibi_slopes;
   problem.sinks = call.sinks;
   take_options(call.options, problem);

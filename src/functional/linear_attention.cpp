@@ -177,9 +177,10 @@ at::Tensor linear_attention(const at::Tensor& q, const at::Tensor& k, const at::
                             const torch::nn::Module* caller) {
   check_linear_attention_call(kLinearAttention, call);
   TORCH_CHECK_VALUE(
-      mask.keep_terms().empty() && mask.bias_terms().empty(), kLinearAttention,
+      mask.keep_terms().empty() && mask.bias_terms().empty() && mask.query_length_terms().empty(),
+      kLinearAttention,
       ": expected a mask of whole keys (Mask::key_keep, Mask::key_lengths), got one that hides or "
-      "biases single pairs, which no linear-time sum can express");
+      "biases queries or single pairs, which no linear-time sum can express");
   AttentionExtras extras;
   extras.mask = mask;
   const auto normalized = normalize(kLinearAttention, q, k, v, {.causal = call.causal}, extras);

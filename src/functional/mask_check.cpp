@@ -28,6 +28,10 @@ using kernels::Problem;
 using kernels::reference::Rectangle;
 using kernels::reference::visible_pairs;
 
+bool some(const at::Tensor& pairs) {
+  return pairs.any().item<bool>();
+}
+
 // Whether a term is equal for every query, as padding is.
 bool of_keys(const at::Tensor& term) {
   return !term.defined() || term.size(2) == 1;
@@ -51,7 +55,7 @@ at::Tensor real_keys(Problem problem) {
 
 // Whether each query sees any key: bool (B or 1, H or 1, L).
 at::Tensor sees_any(const Problem& problem) {
-  if (of_keys(problem.keep) && of_keys(problem.bias) && !problem.mask) {
+  if (of_keys(problem.keep) && of_keys(problem.bias) && !problem.mask && !problem.sequences) {
     // Query i sees the real keys in [lo, hi), whose number is the difference of two cumulative counts.
     const auto count = at::constant_pad_nd(real_keys(problem).to(at::kLong).cumsum(2), {1, 0});
     const auto i = at::arange(problem.queries(), on_device(problem, at::kLong));
@@ -67,11 +71,21 @@ at::Tensor sees_any(const Problem& problem) {
 
 // Whether all these queries (bool, in the shape of `sees_any`) are aligned with keys that are padding.
 bool are_padding(const Problem& problem, const at::Tensor& queries) {
-  if (problem.keys() == 0) return false;
+  if (problem.keys() == 0 || problem.sequences) return false;
   const auto position = at::arange(problem.queries(), on_device(problem, at::kLong)) + problem.band.origin;
   const auto real = real_keys(problem);
   const auto padding = real.index_select(2, position.clamp(0, problem.keys() - 1)).bitwise_not();
   return queries.bitwise_and(padding.bitwise_and(position.ge(0)).bitwise_not()).any().item<bool>() == false;
+}
+
+// Whether all these queries belong to no sequence of a call by items.
+bool are_no_tokens(const Problem& problem, const at::Tensor& queries) {
+  if (!problem.by_item) return false;
+  for (int64_t b = 0; b < problem.batch(); ++b) {
+    const auto& place = (*problem.sequences)[static_cast<size_t>(b)];
+    if (some(queries[b].narrow(1, place.first_query, place.queries))) return false;
+  }
+  return true;
 }
 
 // The terms of pairs, each as bool (N, L, S), true: visible.
@@ -86,10 +100,6 @@ std::vector<at::Tensor> pair_terms(const Mask& mask, const Problem& problem) {
   for (const auto& term : mask.keep_terms()) add(term, false);
   for (const auto& term : mask.bias_terms()) add(term, true);
   return terms;
-}
-
-bool some(const at::Tensor& pairs) {
-  return pairs.any().item<bool>();
 }
 
 // Whether the visible pairs are exactly those with j - i >= diagonal whose key some query sees.
@@ -141,11 +151,13 @@ std::string queries_without_keys(const Problem& given) {
   const char* counted = heads > 1 ? " of all batch items and heads" : items > 1 ? " of all batch items" : "";
   return fmt::format("{} of {} queries{} see no key, the first is {}; their weights and output are 0{}",
                      places.size(0) * repeats, items * heads * problem.queries(), counted, first,
-                     are_padding(problem, blind) ? " (all of them stand where the keys are padding)" : "");
+                     are_padding(problem, blind)     ? " (all of them stand where the keys are padding)"
+                     : are_no_tokens(problem, blind) ? " (all of them are beyond the lengths of their items)"
+                                                     : "");
 }
 
 std::string reversed_mask(const Mask& mask, const AttentionOptions& options, const Problem& problem) {
-  if (problem.queries() < 2 || problem.keys() < 2) return "";
+  if (problem.queries() < 2 || problem.keys() < 2 || problem.sequences) return "";
   for (const auto& term : pair_terms(mask, problem)) {
     const auto why = reversed_term(term, options);
     if (why.empty()) continue;
@@ -183,7 +195,7 @@ at::DimVector leading_sizes(const Mask& mask) {
   });
   // Terms of keys have a single dimension for the whole batch.
   const auto batch = [&] { return c10::multiply_integers(sizes.begin(), sizes.end() - 1); };
-  for (const auto& terms : {mask.key_keep_terms(), mask.key_length_terms()}) {
+  for (const auto& terms : {mask.key_keep_terms(), mask.key_length_terms(), mask.query_length_terms()}) {
     for (const auto& term : terms) {
       if (batch() == 1) sizes[0] = term.size(0);
     }

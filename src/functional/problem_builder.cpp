@@ -114,7 +114,34 @@ at::Tensor mask_term(const char* caller, const char* name, const at::Tensor& ter
   return result;
 }
 
-void take_mask(const char* caller, const Mask& mask, const at::Tensor& q, Problem& p) {
+// The smallest of the lengths of each item, as int64 on the device of q; undefined without terms. They are
+// checked if they are on the host, or if `read`: a mere check must not wait for a GPU.
+at::Tensor lengths_of(const char* caller, const char* name, const std::vector<at::Tensor>& terms,
+                      int64_t longest, const Problem& p, bool read) {
+  at::Tensor least;
+  const auto device = p.q.device();
+  for (const auto& term : terms) {
+    TORCH_CHECK_VALUE(term.is_cpu() || term.device() == device, caller, ": expected ", name, " on cpu",
+                      device.is_cpu() ? "" : " or on " + device.str(), ", got it on ", term.device());
+    TORCH_CHECK_VALUE(term.size(0) == p.batch(), caller, ": expected ", name, " of shape (", p.batch(),
+                      ",) (B), got ", shape_string(term.sizes()));
+    const auto wide = term.to(at::kLong), seen = read && !term.is_meta() ? wide.cpu() : wide;
+    if (seen.is_cpu() && seen.numel() > 0) {
+      const auto low = seen.min().item<int64_t>();
+      const auto high = seen.max().item<int64_t>();
+      const auto bad = low < 0 ? low : high;
+      TORCH_CHECK_VALUE(low >= 0 && high <= longest, caller, ": expected ", name, " in [0, ", longest,
+                        "], got ",
+                        term.scalar_type() == at::kUInt64 ? std::to_string(static_cast<uint64_t>(bad))
+                                                          : std::to_string(bad));
+    }
+    const auto lengths = wide.to(device);
+    least = least.defined() ? at::minimum(least, lengths) : lengths;
+  }
+  return least;
+}
+
+void take_mask(const char* caller, const Mask& mask, const at::Tensor& q, bool by_lengths, Problem& p) {
   for (const auto& term : mask.keep_terms()) {
     const auto keep = mask_term(caller, "mask", term, q, p);
     p.keep = p.keep.defined() ? at::bitwise_and(p.keep, keep) : keep;
@@ -134,25 +161,37 @@ void take_mask(const char* caller, const Mask& mask, const at::Tensor& q, Proble
                       shape_string(term.sizes()));
     p.key_keep = p.key_keep.defined() ? at::bitwise_and(p.key_keep, term) : term;
   }
-  for (const auto& term : mask.key_length_terms()) {
-    TORCH_CHECK_VALUE(term.is_cpu() || term.device() == q.device(), caller, ": expected key_lengths on cpu",
-                      q.is_cpu() ? "" : " or on " + q.device().str(), ", got it on ", term.device());
-    TORCH_CHECK_VALUE(term.size(0) == p.batch(), caller, ": expected key_lengths of shape (", p.batch(),
-                      ",) (B), got ", shape_string(term.sizes()));
-    const auto wide = term.to(at::kLong);
-    // Only numbers that are already on the host are read: a check must not wait for a GPU.
-    if (wide.is_cpu() && wide.numel() > 0) {
-      const auto low = wide.min().item<int64_t>();
-      const auto high = wide.max().item<int64_t>();
-      const auto bad = low < 0 ? low : high;
-      TORCH_CHECK_VALUE(low >= 0 && high <= p.keys(), caller, ": expected key_lengths in [0, ", p.keys(),
-                        "], got ",
-                        term.scalar_type() == at::kUInt64 ? std::to_string(static_cast<uint64_t>(bad))
-                                                          : std::to_string(bad));
-    }
-    const auto lengths = wide.to(q.device());
-    p.key_lengths = p.key_lengths.defined() ? at::minimum(p.key_lengths, lengths) : lengths;
+  p.query_lengths = lengths_of(caller, "query_lengths", mask.query_length_terms(), p.queries(), p, true);
+  p.key_lengths = lengths_of(caller, "key_lengths", mask.key_length_terms(), p.keys(), p,
+                             by_lengths || p.query_lengths.defined());
+  TORCH_CHECK_VALUE(!by_lengths || p.key_lengths.defined(), caller,
+                    ": expected key_lengths (Mask::key_lengths) with Align::Lengths, got none");
+}
+
+// The batch items of a call as sequences, where their lengths or positions are not those of the whole call;
+// otherwise null.
+std::shared_ptr<const std::vector<kernels::Sequence>> items_of(const AttentionOptions& options,
+                                                               const Problem& p) {
+  const bool by_lengths = options.align == Align::Lengths;
+  if (!(by_lengths || p.query_lengths.defined()) || p.q.is_meta()) return nullptr;
+  const auto on_host = [](const at::Tensor& x) { return x.defined() ? x.cpu() : x; };
+  const auto of_queries = on_host(p.query_lengths), of_keys = on_host(p.key_lengths);
+  const auto length = [](const at::Tensor& lengths, int64_t b, int64_t whole) {
+    return lengths.defined() ? lengths[b].item<int64_t>() : whole;
+  };
+  const int64_t L = p.queries(), S = p.keys();
+  bool whole = true;
+  std::vector<kernels::Sequence> items;
+  for (int64_t b = 0; b < p.batch(); ++b) {
+    const int64_t queries = length(of_queries, b, L), keys = length(of_keys, b, S);
+    // Queries before the first key are no part of the sequence.
+    const int64_t before = by_lengths ? std::max<int64_t>(queries - keys, 0) : 0, count = queries - before;
+    const auto band = by_lengths ? kernels::band_of(options, queries, keys) : p.band;
+    items.push_back({before, count, 0, keys, kernels::shifted(band, before, count, keys), b,
+                     by_lengths ? queries : L, by_lengths ? keys : S});
+    whole = whole && count == L && (keys == S || !by_lengths);
   }
+  return whole ? nullptr : std::make_shared<const std::vector<kernels::Sequence>>(std::move(items));
 }
 
 void take_extras(const char* caller, const AttentionOptions& options, const AttentionExtras& extras,
@@ -190,13 +229,16 @@ void take_extras(const char* caller, const AttentionOptions& options, const Atte
 }
 
 // Checks kept tiles against the call they are used in.
-void check_blocks(const char* caller, const BlockMask& mask, const Problem& p) {
+void check_blocks(const char* caller, const BlockMask& mask, bool by_lengths, const Problem& p) {
   const auto& blocks = mask.classes();
   if (!blocks) return;
   const auto agree = [](int64_t kept, int64_t given, bool varies) {
     return kept == given || (kept == 1 && !varies);
   };
   const auto& function = *mask.mask().function();
+  TORCH_CHECK_VALUE(p.band.origin == p.keys() - p.queries() && !by_lengths, caller,
+                    ": expected a mask function as block_mask, got the tiles of BlockMask::kept, whose "
+                    "queries stand at i + S - L, not as this align says");
   const bool same = agree(blocks->batch, p.batch(), function.by_batch()) &&
                     agree(blocks->heads, p.heads(), function.by_head()) && blocks->queries == p.queries() &&
                     blocks->keys == p.keys();
@@ -220,7 +262,7 @@ void take_functions(const char* caller, const AttentionOptions& options, const A
   for (const auto* function : {p.score.function().get(), p.mask.function().get()}) {
     if (function) static_cast<void>(function->captured());  // checks its lookups
   }
-  check_blocks(caller, extras.block_mask, p);
+  check_blocks(caller, extras.block_mask, options.align == Align::Lengths, p);
   p.normalise = extras.normalise == Normalise::Softmax;
   if (p.normalise) return;
   TORCH_CHECK_VALUE(!extras.sinks.defined() && !options.softmax_plus_one && !extras.logsumexp, caller,
@@ -261,6 +303,8 @@ void take_options(const AttentionOptions& options, Problem& p) {
   p.scale = options.scale;
   p.softcap = options.softcap;
   p.band = kernels::band_of(options, p.queries(), p.keys());
+  p.sequences = items_of(options, p);
+  p.by_item = p.sequences != nullptr;
 }
 
 NormalizedCall normalize(const char* caller, const at::Tensor& given_q, const at::Tensor& given_k,
@@ -275,13 +319,13 @@ NormalizedCall normalize(const char* caller, const at::Tensor& given_q, const at
   p.q = as_rank_4(q);
   p.k = as_rank_4(k);
   p.v = as_rank_4(v);
-  take_options(options, p);
   p.dropout_p = options.dropout_p;
   p.dropout_stream =
       options.dropout_stream == DropoutStream::Any ? DropoutStreamGuard::current() : options.dropout_stream;
   p.weights = extras.weights;
   p.logsumexp = extras.logsumexp;
-  take_mask(caller, extras.mask, q, p);
+  take_mask(caller, extras.mask, q, options.align == Align::Lengths, p);
+  take_options(options, p);
   take_extras(caller, options, extras, p);
   take_functions(caller, options, extras, p);
   if (options.softmax_plus_one) p.sinks = at::zeros({p.heads()}, p.q.options());

@@ -19,7 +19,8 @@ struct NormalizedCall {
 NormalizedCall normalize(const char* caller, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                          const AttentionOptions& options, const AttentionExtras& extras);
 
-/// Takes what the scores and their visibility depend on from checked options, for a problem with q and k.
+/// Takes what the scores and their visibility depend on from checked options, for a problem with q, k and
+/// lengths.
 void take_options(const AttentionOptions& options, kernels::Problem& problem);
 
 /// Checks the options alone, so that a module can refuse them when it is built.

@@ -68,6 +68,8 @@ struct Places {
 struct Sequence {
   int64_t first_query = 0, queries = 0, first_key = 0, keys = 0;
   Band band = {};
+  int64_t item = 0;                           ///< the batch item of every tensor that it reads and writes
+  int64_t whole_queries = 0, whole_keys = 0;  ///< see Places
 };
 
 /// The element types of q, k and v.
@@ -82,7 +84,10 @@ struct Strided {
   ATTENTIVE_HOST_DEVICE T* at(int64_t ib, int64_t ih, int64_t ir = 0, int64_t ic = 0) const {
     return data + ib * b + ih * h + ir * row + ic * col;
   }
-  Strided from_row(int64_t first) const { return {data + first * row, b, h, row, col}; }
+  /// The view from a batch item, row and column on; none of none.
+  Strided part(int64_t ib, int64_t ir, int64_t ic = 0) const {
+    return {data ? at(ib, 0, ir, ic) : nullptr, b, h, row, col};
+  }
   ATTENTIVE_HOST_DEVICE explicit operator bool() const { return data != nullptr; }
 };
 
@@ -96,6 +101,16 @@ struct BiasView {
   template <class T>
   ATTENTIVE_HOST_DEVICE Strided<const T> as() const {
     return {static_cast<const T*>(data), b, h, row, col};
+  }
+  /// The view from a batch item, row and column on.
+  BiasView part(int64_t ib, int64_t ir, int64_t ic) const {
+    const int64_t bytes = element == Element::Float32 ? 4 : 2;
+    return {data ? static_cast<const char*>(data) + (ib * b + ir * row + ic * col) * bytes : nullptr,
+            element,
+            b,
+            h,
+            row,
+            col};
   }
   ATTENTIVE_HOST_DEVICE explicit operator bool() const { return data != nullptr; }
 };
@@ -132,8 +147,7 @@ struct Call : Places {
   /// Numbers per head of the tensors (B, H, L) and (B, H, S) that the passes read and write: L and S, or for
   /// a sequence of a packed call those of the whole call.
   int64_t rows_of_head = 0, keys_of_head = 0;
-  const Sequence* sequences =
-      nullptr;  ///< of a packed call, whose tokens are one item; null: it is not packed
+  const Sequence* sequences = nullptr;  ///< of a packed call; null: it is not packed
   int64_t sequence_count = 0;
 
   Strided<const bool> keep = {};         ///< (B, H, L, S)
@@ -200,9 +214,16 @@ struct Call : Places {
     Call one = *this;
     one.L = sequence.queries;
     one.S = sequence.keys;
+    one.B = 1;
     one.band = sequence.band;
     one.batch_offset += n;
+    one.whole_queries = sequence.whole_queries;
+    one.whole_keys = sequence.whole_keys;
     one.sequences = nullptr;
+    one.keep = keep.part(sequence.item, sequence.first_query, sequence.first_key);
+    one.bias = bias.part(sequence.item, sequence.first_query, sequence.first_key);
+    one.key_lengths = nullptr;  // there are no more keys
+    one.slopes = slopes.part(sequence.item, 0);
     return one;
   }
 };

@@ -9,6 +9,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/bitwise_and.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <c10/util/Exception.h>
 
 #include "kernels/dropout_counter.h"
@@ -97,9 +98,9 @@ detail::CapturedView view_of_captured(const CapturedInput& input) {
 }  // namespace
 
 Band band_of(const AttentionOptions& options, int64_t queries, int64_t keys) {
-  Band band{.origin = keys - queries};
+  Band band{.origin = options.align == Align::TopLeft ? 0 : keys - queries};
   const int64_t longest = queries + keys;  // limits the window so that no sum overflows
-  if (options.causal == Causal::BottomRight) band.hi = band.origin;
+  if (options.causal == Causal::BottomRight) band.hi = keys - queries;
   if (options.causal == Causal::TopLeft) band.hi = 0;
   if (options.window.left >= 0) band.lo = band.origin - std::min(options.window.left, longest);
   if (options.window.right >= 0)
@@ -116,27 +117,63 @@ Band shifted(Band band, int64_t offset, int64_t queries, int64_t keys) {
 
 Problem sequence_of(const Problem& packed, size_t n) {
   const Sequence& place = (*packed.sequences)[n];
+  // Cuts a dimension, unless the tensor is broadcast along it.
+  const auto cut = [](at::Tensor& x, int64_t dim, int64_t first, int64_t count) {
+    if (x.defined() && x.size(dim) > 1) x = x.narrow(dim, first, count);
+  };
   Problem one = packed;
   one.sequences.reset();
-  one.q = packed.q.narrow(2, place.first_query, place.queries);
-  one.k = packed.k.narrow(2, place.first_key, place.keys);
-  one.v = packed.v.narrow(2, place.first_key, place.keys);
+  one.by_item = false;
+  for (auto* x : {&one.q, &one.k, &one.v, &one.keep, &one.bias, &one.key_keep, &one.alibi_slopes})
+    cut(*x, 0, place.item, 1);
+  one.q = one.q.narrow(2, place.first_query, place.queries);
+  one.k = one.k.narrow(2, place.first_key, place.keys);
+  one.v = one.v.narrow(2, place.first_key, place.keys);
+  for (auto* x : {&one.keep, &one.bias}) {
+    cut(*x, 2, place.first_query, place.queries);
+    cut(*x, 3, place.first_key, place.keys);
+  }
+  if (one.key_keep.defined()) one.key_keep = one.key_keep.narrow(1, place.first_key, place.keys);
+  one.key_lengths.reset();  // there are no more keys, and no more queries
+  one.query_lengths.reset();
   one.band = place.band;
   one.batch_offset += static_cast<int64_t>(n);
+  one.whole_queries = place.whole_queries;
+  one.whole_keys = place.whole_keys;
   return one;
 }
 
+at::Tensor joined(const Problem& packed, std::vector<at::Tensor> parts, bool pairs, double value) {
+  if (!packed.by_item) {
+    if (parts[0].dim() == 3) return at::cat(parts, 2);
+    for (auto& part : parts) part = part.transpose(1, 2);
+    return at::cat(parts, 1).transpose(1, 2);  // the tokens lie in memory as (Tq, H, Dv)
+  }
+  for (size_t n = 0; n < parts.size(); ++n) {
+    const auto& place = (*packed.sequences)[n];
+    at::DimVector beside;  // before and after each dimension, from the last one on
+    if (parts[n].dim() == 4) beside = {0, pairs ? packed.keys() - place.keys : 0};
+    beside.append({place.first_query, packed.queries() - place.first_query - place.queries});
+    parts[n] = at::constant_pad_nd(parts[n], beside, value);
+  }
+  return at::cat(parts, 0);
+}
+
 Outcome run_by_sequence(const Problem& packed, const std::function<Outcome(const Problem&)>& run) {
-  std::vector<at::Tensor> outputs, logsumexps;
+  std::vector<at::Tensor> outputs, weights, logsumexps;
   for (size_t n = 0; n < packed.sequences->size(); ++n) {
     auto one = run(sequence_of(packed, n));
     if (!one.verdict.can) return one;
-    outputs.push_back(one.result.output.transpose(1, 2));
-    if (packed.logsumexp) logsumexps.push_back(std::move(one.result.logsumexp));
+    outputs.push_back(std::move(one.result.output));
+    weights.push_back(std::move(one.result.weights));
+    logsumexps.push_back(std::move(one.result.logsumexp));
   }
-  // The tokens lie in memory as (Tq, H, Dv).
-  return {{at::cat(outputs, 1).transpose(1, 2), {}, packed.logsumexp ? at::cat(logsumexps, 2) : at::Tensor()},
-          {}};
+  AttentionResult all{joined(packed, std::move(outputs), /*pairs=*/false, 0.0), {}, {}};
+  if (packed.weights != Weights::None) all.weights = joined(packed, std::move(weights), /*pairs=*/true, 0.0);
+  if (packed.logsumexp)
+    all.logsumexp =
+        joined(packed, std::move(logsumexps), /*pairs=*/false, -std::numeric_limits<double>::infinity());
+  return {std::move(all), {}};
 }
 
 uint64_t dropout_key_of(const Problem& problem) {

@@ -28,12 +28,13 @@ struct Problem : Places {
   at::Tensor v;  ///< (B, Hkv, S, Dv), any strides
 
   /// Masks; an undefined tensor means "no such term".
-  at::Tensor keep;          ///< bool, rank 4, broadcasts to (B, H, L, S); true: may attend
-  at::Tensor bias;          ///< floating, rank 4, broadcasts to (B, H, L, S); -inf hides the pair
-  at::Tensor key_keep;      ///< bool (B, S)
-  at::Tensor key_lengths;   ///< int64 (B); keys j >= key_lengths[b] are hidden
-  at::Tensor alibi_slopes;  ///< floating (B, H) or (1, H)
-  at::Tensor sinks;         ///< floating (H)
+  at::Tensor keep;           ///< bool, rank 4, broadcasts to (B, H, L, S); true: may attend
+  at::Tensor bias;           ///< floating, rank 4, broadcasts to (B, H, L, S); -inf hides the pair
+  at::Tensor key_keep;       ///< bool (B, S)
+  at::Tensor key_lengths;    ///< int64 (B); keys j >= key_lengths[b] are hidden
+  at::Tensor query_lengths;  ///< int64 (B); queries i >= query_lengths[b] see nothing
+  at::Tensor alibi_slopes;   ///< floating (B, H) or (1, H)
+  at::Tensor sinks;          ///< floating (H)
 
   std::optional<double> scale;  ///< not set: scores are divided by sqrt(D)
   Band band;
@@ -52,9 +53,11 @@ struct Problem : Places {
   /// `draw_dropout_key`.
   std::optional<uint64_t> dropout_key;
 
-  /// The sequences of a packed problem, whose q, k and v hold the tokens of all of them as one batch item; it
-  /// has neither mask tensors nor a bias, and returns no weights. Null: the problem is not packed.
+  /// The sequences of a packed problem, each a call of its own: those of `attention_varlen`, whose q, k and v
+  /// hold the tokens of all of them as one batch item, without masks and weights; or the batch items of a call
+  /// whose lengths differ. Rows of no sequence see nothing. Null: the problem is not packed.
   std::shared_ptr<const std::vector<Sequence>> sequences;
+  bool by_item = false;  ///< whether the sequences are the batch items, one each
 
   Weights weights = Weights::None;
   bool logsumexp = false;
@@ -81,10 +84,16 @@ inline bool requires_gradient(const at::Tensor& x) {
 }
 
 /// Every tensor of a problem.
-inline constexpr std::array kTensors = {
-    &Problem::q,    &Problem::k,        &Problem::v,           &Problem::keep,
-    &Problem::bias, &Problem::key_keep, &Problem::key_lengths, &Problem::alibi_slopes,
-    &Problem::sinks};
+inline constexpr std::array kTensors = {&Problem::q,
+                                        &Problem::k,
+                                        &Problem::v,
+                                        &Problem::keep,
+                                        &Problem::bias,
+                                        &Problem::key_keep,
+                                        &Problem::key_lengths,
+                                        &Problem::query_lengths,
+                                        &Problem::alibi_slopes,
+                                        &Problem::sinks};
 
 /// The tensors of a problem that may require a gradient, and whether autograd records operations on one.
 inline constexpr std::array kDifferentiable = {&Problem::q,     &Problem::k,    &Problem::v,
@@ -123,6 +132,10 @@ struct Outcome {
 
 /// The n-th sequence of a packed problem, as a problem of its own.
 Problem sequence_of(const Problem& packed, size_t n);
+
+/// A tensor (B, H, L) or (B, H, L, X) of a packed problem from those of its sequences, (1, H, queries, …);
+/// `value` where there is no sequence. `pairs`: X are the keys.
+at::Tensor joined(const Problem& packed, std::vector<at::Tensor> parts, bool pairs, double value);
 
 /// The results of a packed problem, of which `run` computes one sequence after the other, or the verdict of
 /// the first sequence that it refuses.

@@ -39,6 +39,13 @@ void check_attention_options(const char* caller, const Options& options) {
   int64_t context_length = 0;
   if constexpr (requires { options.context_length(); }) context_length = options.context_length();
   check_module_options(caller, options.attention(), context_length);
+  if constexpr (requires { options.position_bias(); }) {
+    TORCH_CHECK_VALUE(options.attention().align == Align::BottomRight ||
+                          !std::holds_alternative<RelativePositionBiasOptions>(options.position_bias()),
+                      caller,
+                      ": expected attention().align to stay bottom-right with a RelativePositionBias, ",
+                      "whose table counts from there, got ", to_string(options.attention().align));
+  }
   if constexpr (requires { options.sinks(); }) {
     TORCH_CHECK_VALUE(!options.sinks() || !options.attention().softmax_plus_one, caller,
                       ": expected sinks or attention().softmax_plus_one, got both");

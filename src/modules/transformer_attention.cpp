@@ -18,6 +18,10 @@ void check_cache(const TransformerAttentionOptions& layer, const KVCache& cache)
   TORCH_CHECK_VALUE(options.causal == Causal::BottomRight, TransformerAttentionImpl::kName,
                     ": expected bottom-right causal attention with a cache, got ", to_string(options.causal));
   const auto* ring = dynamic_cast<const RingKVCache*>(&cache);
+  TORCH_CHECK_VALUE(options.align == Align::BottomRight || (options.align == Align::Lengths && !ring),
+                    TransformerAttentionImpl::kName, ": expected queries at the bottom right",
+                    ring ? "" : " or aligned by lengths", " with this cache, got align ",
+                    to_string(options.align));
   TORCH_CHECK_VALUE(!ring || (options.window.left >= 0 && options.window.left < ring->window()),
                     TransformerAttentionImpl::kName, ": expected a window of at most ",
                     ring ? ring->window() : 0,

@@ -15,6 +15,7 @@ namespace {
 using torch::jit::Stack;
 
 constexpr std::string_view kCausals[] = {"none", "bottom_right", "top_left"};
+constexpr std::string_view kAligns[] = {"bottom_right", "top_left", "lengths"};
 constexpr std::string_view kStreams[] = {"any", "aten", "counter"};
 constexpr std::string_view kBackends[] = {"auto", "reference", "torch", "native"};
 constexpr std::string_view kWeights[] = {"none", "clean", "dropped"};
@@ -98,11 +99,13 @@ class Writer {
 constexpr std::string_view kInputs = "Tensor q, Tensor k, Tensor v";
 constexpr std::string_view kLengths = ", Tensor cu_seqlens_q, Tensor cu_seqlens_k";
 constexpr std::string_view kMasks =
-    "Tensor? keep=None, Tensor? bias=None, Tensor? key_keep=None, Tensor? key_lengths=None, ";
+    "Tensor? keep=None, Tensor? bias=None, Tensor? key_keep=None, Tensor? key_lengths=None, "
+    "Tensor? query_lengths=None, ";
 constexpr std::string_view kOptions =
     "Tensor? alibi_slopes=None, Tensor? sinks=None, float? scale=None, str causal=\"none\", "
-    "int window_left=-1, int window_right=-1, float? softcap=None, bool softmax_plus_one=False, "
-    "float dropout_p=0.0, str dropout_stream=\"any\", Tensor? dropout_key=None, str backend=\"auto\"";
+    "int window_left=-1, int window_right=-1, str align=\"bottom_right\", float? softcap=None, "
+    "bool softmax_plus_one=False, float dropout_p=0.0, str dropout_stream=\"any\", Tensor? dropout_key=None, "
+    "str backend=\"auto\"";
 constexpr std::string_view kWhichWeights = ", str weights=\"none\"";
 
 std::string options_text(Kind kind) {
@@ -121,7 +124,8 @@ void visit_inputs(Kind kind, Stream& stream, Call& call) {
 template <class Stream, class Call>
 void visit_options(Kind kind, Stream& stream, Call& call) {
   if (kind == Kind::Padded) {
-    for (auto* mask : {&call.keep, &call.bias, &call.key_keep, &call.key_lengths}) stream.optional(*mask);
+    for (auto* mask : {&call.keep, &call.bias, &call.key_keep, &call.key_lengths, &call.query_lengths})
+      stream.optional(*mask);
   }
   auto& options = call.options;
   stream.optional(call.alibi_slopes);
@@ -132,6 +136,7 @@ void visit_options(Kind kind, Stream& stream, Call& call) {
   if constexpr (!std::is_const_v<Call>) options.causal = causal;
   stream.value(options.window.left);
   stream.value(options.window.right);
+  stream.named("align", kAligns, options.align);
   stream.value(options.softcap);
   stream.value(options.softmax_plus_one);
   stream.value(options.dropout_p);
@@ -224,6 +229,7 @@ AttentionExtras CallArguments::extras() const {
   if (bias.defined()) extras.mask &= Mask::bias(bias);
   if (key_keep.defined()) extras.mask &= Mask::key_keep(key_keep);
   if (key_lengths.defined()) extras.mask &= Mask::key_lengths(key_lengths);
+  if (query_lengths.defined()) extras.mask &= Mask::query_lengths(query_lengths);
   extras.alibi_slopes = alibi_slopes;
   extras.sinks = sinks;
   extras.weights = weights;

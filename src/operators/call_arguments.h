@@ -22,7 +22,7 @@ const char* name_of(Kind kind);
 struct CallArguments {
   at::Tensor q, k, v;
   at::Tensor cu_seqlens_q, cu_seqlens_k;  ///< for packed sequences
-  at::Tensor keep, bias, key_keep, key_lengths;
+  at::Tensor keep, bias, key_keep, key_lengths, query_lengths;
   at::Tensor alibi_slopes, sinks;
   /// The random numbers of dropout: one int64, or the state of a CPU generator for the Aten stream.
   at::Tensor dropout_key;
@@ -52,6 +52,7 @@ inline constexpr at::Tensor CallArguments::*kTensors[] = {&CallArguments::q,
                                                           &CallArguments::keep,
                                                           &CallArguments::key_keep,
                                                           &CallArguments::key_lengths,
+                                                          &CallArguments::query_lengths,
                                                           &CallArguments::dropout_key};
 
 /// The results of a call. One that was not asked for is an empty tensor, since an operator cannot return an

@@ -35,12 +35,18 @@ at::Tensor shown(const at::Tensor& tensor) {
   return tensor.to(at::kCPU, at::kFloat).contiguous();
 }
 
-// Queries, windows and ALiBi count from the bottom-right diagonal, which pairs the last query with the last
-// key.
+// The position of the first query of one batch item. Without an alignment of the caller's, queries, windows
+// and ALiBi count from the bottom-right diagonal, which pairs the last query with the last key.
 int64_t origin_of(const RecordedAttention& call) {
   const auto& options = call.options;
+  const auto length = [](const at::Tensor& lengths, int64_t whole) {
+    return lengths.defined() ? lengths.item<int64_t>() : whole;
+  };
+  if (options.align == Align::Lengths)
+    return length(call.key_lengths, call.k.size(2)) - length(call.query_lengths, call.q.size(2));
   const bool aligned =
-      options.causal == Causal::BottomRight || options.window.bounded() || call.alibi_slopes.defined();
+      options.align == Align::BottomRight &&
+      (options.causal == Causal::BottomRight || options.window.bounded() || call.alibi_slopes.defined());
   return aligned ? call.k.size(2) - call.q.size(2) : 0;
 }
 
@@ -168,8 +174,8 @@ RecordedAttention batch_item(const char* caller, const RecordedAttention& call, 
   TORCH_CHECK_VALUE(batch >= 0 && batch < batches, caller, ": ", call.path, ": expected a batch item in [0, ",
                     batches, "), got ", batch);
   auto item = call;
-  for (auto* part :
-       {&item.q, &item.k, &item.keep, &item.bias, &item.key_keep, &item.key_lengths, &item.alibi_slopes}) {
+  for (auto* part : {&item.q, &item.k, &item.keep, &item.bias, &item.key_keep, &item.key_lengths,
+                     &item.query_lengths, &item.alibi_slopes}) {
     if (part->defined() && part->size(0) > 1) *part = part->narrow(0, batch, 1);
   }
   return item;

@@ -10,6 +10,8 @@ using namespace attentive;
 void flags(const at::Tensor& x) {
   AttentionOptions stored{.causal = true};  // mistake
   attention(x, x, x, {.causal = 1});        // mistake
+  AttentionOptions aligned{.align = true};  // mistake
+  AttentionOptions numbered{.align = 1};    // mistake
 }
 
 void sizes() {

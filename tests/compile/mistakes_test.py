@@ -13,6 +13,7 @@ from pathlib import Path
 
 FIXES = {  # text of a message: how often
     "causal is not a flag: write .causal = attentive::Causal::BottomRight": 2,
+    "'attentive::Align'": 2,
     "GPT takes its sizes as options: GPT model(attentive::GPTOptions(vocab_size, context_length, emb_dim, ": 2,
     "ViT takes its sizes as options: ViT model(attentive::ViTOptions(image_size, patch_size, channels, ": 1,
     "ViTBlock takes its sizes as options: ViTBlock block(attentive::ViTOptions(": 1,

@@ -81,6 +81,17 @@ EXAMPLE(window_and_bias) {
   std::cout << near.sizes() << " " << sloped.sizes() << "\n";
 }
 
+EXAMPLE(aligned_lengths) {
+  const auto q = at::rand({2, 4, 1, 8});        // the next token of two sequences
+  const auto cached = at::rand({2, 4, 64, 8});  // of which 5 and 40 keys are written
+  const auto mask = Mask::key_lengths(at::tensor({5, 40}));
+  const AttentionOptions options{.causal = Causal::BottomRight, .window = {15, 0}, .align = Align::Lengths};
+  const auto y = attention(q, cached, cached, options, mask);
+  const auto first = cached.slice(0, 0, 1).slice(2, 0, 5);  // the first sequence alone
+  std::cout << "the same: " << y[0].equal(attention(q.slice(0, 0, 1), first, first, {.window = {15, 0}})[0])
+            << "\n";
+}
+
 EXAMPLE(mask_warnings) {
   const auto x = at::rand({1, 4, 6, 8});
   const auto attn_mask = at::ones({6, 6}, at::kBool).triu(1);  // from Python, where true hides

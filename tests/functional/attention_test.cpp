@@ -52,6 +52,8 @@ AttentionResult result_of(const NaiveCall& call, Mask mask = {}) {
   AttentionExtras extras;
   if (call.keep.defined()) mask &= Mask::keep(call.keep);
   if (call.bias.defined()) mask &= Mask::bias(call.bias);
+  if (call.key_lengths.defined()) mask &= Mask::key_lengths(call.key_lengths);
+  if (call.query_lengths.defined()) mask &= Mask::query_lengths(call.query_lengths);
   extras.mask = mask;
   extras.alibi_slopes = call.slopes;
   extras.sinks = call.sinks;
@@ -105,6 +107,14 @@ TEST_CASE("attention equals the loops of its definition", "[attention]") {
   }
   SECTION("softcap") {
     call.options.softcap = 0.8;
+  }
+  SECTION("alignments and lengths") {
+    call.options.causal = GENERATE(Causal::None, Causal::BottomRight, Causal::TopLeft);
+    call.options.align = GENERATE(Align::BottomRight, Align::TopLeft, Align::Lengths);
+    call.options.window = GENERATE(Window{}, Window{2, 1});
+    call.slopes = at::rand({2, 4}, at::kDouble);
+    call.key_lengths = at::tensor({6, 2});
+    if (GENERATE(true, false)) call.query_lengths = at::tensor({3, 5});
   }
   SECTION("softmax plus one") {
     call.options.softmax_plus_one = true;

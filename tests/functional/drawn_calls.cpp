@@ -25,6 +25,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/as_strided.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/conj.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
@@ -326,6 +327,10 @@ Call draw_call(Draw& draw) {
     options.window = {draw.one_of<int64_t>({-1, 0, 2, 9, 50}), draw.one_of<int64_t>({-1, 0, 1, 6, 70})};
     said += fmt::format(".window = {{{}, {}}}, ", options.window.left, options.window.right);
   }
+  if (rare(3)) {
+    options.align = draw.one_of({Align::TopLeft, Align::Lengths, Align::Lengths});
+    said += options.align == Align::Lengths ? ".align = Align::Lengths, " : ".align = Align::TopLeft, ";
+  }
   if (rare(4)) {
     options.softcap = draw.one_of({0.5, 2.0, 30.0});
     said += fmt::format(".softcap = {}, ", number(*options.softcap));
@@ -348,6 +353,7 @@ Call draw_call(Draw& draw) {
   // Masks: `keep` and `bias` are their combined meaning, (B, H, L, S).
   auto keep = at::ones({B, H, L, S}, at::kBool);
   auto bias = at::zeros({B, H, L, S}, at::kDouble);
+  auto key_lengths = at::full({B}, S, at::kLong);
   bool biased = false;
   auto& mask = call.extras.mask;
   program.line("Mask mask;");
@@ -415,6 +421,7 @@ Call draw_call(Draw& draw) {
                                  type == at::kLong ? "at::kLong" : "at::kInt"));
         program.line(fmt::format("mask &= Mask::key_lengths({});", name));
         mask &= Mask::key_lengths(t);
+        key_lengths = key_lengths.minimum(t.to(at::kLong));
         keep = keep.logical_and(at::arange(S).view({1, 1, 1, S}).lt(t.view({B, 1, 1, 1})));
         if (draw.one_in(2)) {  // hidden numbers beyond the lengths, which must have no effect
           const double most = call.type == at::kDouble ? 1e308 : call.type == at::kHalf ? 6e4 : 3e38;
@@ -432,6 +439,22 @@ Call draw_call(Draw& draw) {
       }
     }
   }
+  // Lengths and alignments.
+  const auto draw_lengths = [&](const char* name, int64_t longest) {
+    std::vector<int64_t> lengths;
+    for (int64_t b = 0; b < B; ++b) lengths.push_back(draw.one_in(3) ? longest : draw.below(longest + 1));
+    program.line(fmt::format("mask &= Mask::{}(at::tensor(std::vector<int64_t>{}));", name, list(lengths)));
+    return at::tensor(lengths, at::kLong);
+  };
+  if (options.align == Align::Lengths) {
+    const auto t = draw_lengths("key_lengths", S);
+    mask &= Mask::key_lengths(t);
+    key_lengths = key_lengths.minimum(t);
+  }
+  if (rare(5)) {
+    call.meaning.query_lengths = draw_lengths("query_lengths", L);
+    mask &= Mask::query_lengths(call.meaning.query_lengths);
+  }
   // The tensors get the rank that the caller passes.
   const auto ranked = [&](at::Tensor& x, const char* name) {
     const auto become = [&](const std::string& code, const at::Tensor& value) {
@@ -442,7 +465,12 @@ Call draw_call(Draw& draw) {
     if (rank == 3) become(".select(1, 0)", x.select(1, 0));
     if (rank == 5) become(".unsqueeze(1)", x.unsqueeze(1));
   };
-  call.meaning = {.q = q, .k = k, .v = v, .options = options};
+  call.meaning = {.q = q,
+                  .k = k,
+                  .v = v,
+                  .options = options,
+                  .key_lengths = key_lengths,
+                  .query_lengths = call.meaning.query_lengths};
   ranked(q, "q");
   ranked(k, "k");
   ranked(v, "v");
@@ -516,13 +544,41 @@ at::Tensor survivors(const Call& call) {
   if (p == 0.0 || p == 1.0) return {};
   const auto& q = call.meaning.q;
   const int64_t B = q.size(0), H = q.size(1), L = q.size(2), S = call.meaning.k.size(2);
+  const auto& meaning = call.meaning;
   const auto generator = at::detail::createCPUGenerator(call.seed);
+  const auto origins = naive_origins(meaning);
   if (call.options.dropout_stream == DropoutStream::Aten) {
     const auto type = call.computed == at::kDouble ? at::kDouble : at::kFloat;
-    return at::empty({B, H, L, S}, type).bernoulli_(1 - p, generator).to(at::kBool);
+    const auto pass = [&](int64_t items, int64_t rows, int64_t cols) {
+      return at::empty({items, H, rows, cols}, type).bernoulli_(1 - p, generator).to(at::kBool);
+    };
+    // Items of other lengths than the call's draw for their own pairs, one after the other.
+    const bool by_lengths = call.options.align == Align::Lengths;
+    const auto& queries = meaning.query_lengths;
+    bool whole = true;
+    auto all = at::zeros({B, H, L, S}, at::kBool);
+    const auto each_item = [&](const auto& visit) {
+      for (int64_t b = 0; (by_lengths || queries.defined()) && b < B; ++b) {
+        const int64_t end = queries.defined() ? queries[b].item<int64_t>() : L,
+                      first = by_lengths ? std::min(std::max<int64_t>(-origins[b], 0), end) : 0;
+        visit(b, first, end - first, meaning.key_lengths[b].item<int64_t>());
+      }
+    };
+    each_item([&](int64_t, int64_t, int64_t rows, int64_t cols) {
+      whole = whole && rows == L && (cols == S || !by_lengths);
+    });
+    if (whole) return pass(B, L, S);
+    each_item([&](int64_t b, int64_t first, int64_t rows, int64_t cols) {
+      all[b].narrow(1, first, rows).narrow(2, 0, cols).copy_(pass(1, rows, cols)[0]);
+    });
+    return all;
   }
   const auto key = kernels::draw_dropout_key(generator);
-  return kernels::counter_keep_mask(key, p, 0, B, 0, H, static_cast<uint32_t>(S - L), L, 0, S);
+  std::vector<at::Tensor> items;
+  for (int64_t b = 0; b < B; ++b)
+    items.push_back(
+        kernels::counter_keep_mask(key, p, b, 1, 0, H, static_cast<uint32_t>(origins[b]), L, 0, S));
+  return items.empty() ? at::empty({B, H, L, S}, at::kBool) : at::cat(items);
 }
 
 // Makes a direction in the shape of the result, with strides that depend on its size, and appends its

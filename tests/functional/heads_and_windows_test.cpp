@@ -4,6 +4,7 @@
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
@@ -41,10 +42,12 @@ TEST_CASE("split_heads and merge_heads", "[heads]") {
 TEST_CASE("alibi_slopes are those of the paper", "[alibi]") {
   CHECK(bit_equal(alibi_slopes(8).unsqueeze(0), test::table({{0.5f, 0.25f, 0.125f, 0.0625f, 0.03125f,
                                                               0.015625f, 0.0078125f, 0.00390625f}})));
-  const auto three = alibi_slopes(3);
-  for (int64_t h = 0; h < 3; ++h) {
-    CHECK(std::abs(three[h].item<double>() - std::pow(2.0, -8.0 * static_cast<double>(h + 1) / 3)) < 1e-7);
-  }
+  const auto twelve = alibi_slopes(12);  // as Bloom, MPT and Falcon have them
+  CHECK(twelve.slice(0, 0, 8).equal(alibi_slopes(8)));
+  for (int64_t h = 8; h < 12; ++h)
+    CHECK(twelve[h].item<float>() == static_cast<float>(std::exp2(7.5 - static_cast<double>(h))));
+  CHECK(alibi_slopes(3).equal(at::tensor({0.0625f, 0.00390625f, 0.25f})));
+  CHECK(alibi_slopes(1).item<float>() == 0.00390625f);
   CHECK(test::value_error([] { return alibi_slopes(0); }) == "alibi_slopes: expected num_heads > 0, got 0");
 }
 

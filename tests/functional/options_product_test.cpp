@@ -52,6 +52,7 @@ OptionCall on_meta(const OptionCall& call) {
   for (const auto& term : call.extras.mask.keep_terms()) mask &= Mask::keep(to_meta(term));
   for (const auto& term : call.extras.mask.key_keep_terms()) mask &= Mask::key_keep(to_meta(term));
   for (const auto& term : call.extras.mask.key_length_terms()) mask &= Mask::key_lengths(term);
+  for (const auto& term : call.extras.mask.query_length_terms()) mask &= Mask::query_lengths(term);
   for (const auto& term : call.extras.mask.bias_terms()) mask &= Mask::bias(to_meta(term));
   result.extras.mask = mask;
   for (auto& x : result.captured) x = to_meta(x);

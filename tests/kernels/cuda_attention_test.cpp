@@ -43,6 +43,7 @@ OptionCall on_cuda(const OptionCall& call) {
   for (const auto& term : call.extras.mask.keep_terms()) mask &= Mask::keep(there(term));
   for (const auto& term : call.extras.mask.key_keep_terms()) mask &= Mask::key_keep(there(term));
   for (const auto& term : call.extras.mask.key_length_terms()) mask &= Mask::key_lengths(there(term));
+  for (const auto& term : call.extras.mask.query_length_terms()) mask &= Mask::query_lengths(there(term));
   for (const auto& term : call.extras.mask.bias_terms()) mask &= Mask::bias(there(term));
   result.extras.mask = mask;
   for (auto& x : result.captured) x = there(x);

@@ -217,7 +217,8 @@ Packed packed_call(at::ScalarType type, const std::vector<int64_t>& ends_q,
 }
 
 Named without_masks(Named named) {
-  for (const auto* name : {"keep", "bias", "key_keep", "key_lengths", "weights"}) named.erase(name);
+  for (const auto* name : {"keep", "bias", "key_keep", "key_lengths", "query_lengths", "weights"})
+    named.erase(name);
   return named;
 }
 

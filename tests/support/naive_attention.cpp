@@ -21,6 +21,12 @@ const double* data(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.const_data_ptr<double>() : nullptr;
 }
 
+std::vector<int64_t> lengths_of(const at::Tensor& given, int64_t items, int64_t whole) {
+  std::vector<int64_t> lengths(static_cast<size_t>(items), whole);
+  for (int64_t b = 0; given.defined() && b < items; ++b) lengths[b] = given[b].item<int64_t>();
+  return lengths;
+}
+
 double survivor_factor(const AttentionOptions& options) {
   if (options.dropout_p == 1.0) return 0.0;
   if (options.dropout_stream == DropoutStream::Aten) return 1.0 / (1.0 - options.dropout_p);
@@ -58,6 +64,9 @@ class Naive {
         slopes_(as_double(call.slopes, {B, H})),
         sinks_(as_double(call.sinks, {H})),
         survivors_(as_double(call.survivors, {B, H, L, S})),
+        query_lengths_(lengths_of(call.query_lengths, B, L)),
+        key_lengths_(lengths_of(call.key_lengths, B, S)),
+        origins_(naive_origins(call)),
         of_output_(as_double(directions.output, {B, H, L, Dv})),
         of_clean_(as_double(directions.clean_weights, {B, H, L, S})),
         of_dropped_(as_double(directions.dropped_weights, {B, H, L, S})),
@@ -96,10 +105,12 @@ class Naive {
       use(rows[n], b, head * size + n / L, n % L, head, seen);
   }
 
-  bool visible(int64_t place, int64_t i, int64_t j) const {
-    const int64_t aligned = i + S - L;
+  bool visible(int64_t place, int64_t b, int64_t i, int64_t j) const {
+    const int64_t aligned = i + origins_[b];
+    const bool by_lengths = options_.align == Align::Lengths;
     const auto& [left, right] = options_.window;
-    if (options_.causal == Causal::BottomRight && j > aligned) return false;
+    if (i >= query_lengths_[b] || j >= key_lengths_[b] || (by_lengths && aligned < 0)) return false;
+    if (options_.causal == Causal::BottomRight && j > (by_lengths ? aligned : i + S - L)) return false;
     if (options_.causal == Causal::TopLeft && j > i) return false;
     if (left >= 0 && (left < S + L && j < aligned - left)) return false;
     if (right >= 0 && (right < S + L && j > aligned + right)) return false;
@@ -134,8 +145,9 @@ class Naive {
         r.cap_terms[j] = float64_ ? 1 + t * t : r.slope_of_cap[j];
       }
       if (bias_.defined()) s += data(bias_)[place];
-      if (slopes_.defined()) s -= data(slopes_)[b * H + h] * static_cast<double>(std::abs(i + S - L - j));
-      if (!visible(place, i, j)) continue;
+      if (slopes_.defined())
+        s -= data(slopes_)[b * H + h] * static_cast<double>(std::abs(i + origins_[b] - j));
+      if (!visible(place, b, i, j)) continue;
       r.score[j] = s;
       r.score_terms = std::max(r.score_terms, terms + std::abs(s));
       r.seen[j] = true;
@@ -242,7 +254,7 @@ class Naive {
       if (!part[j]) continue;
       const double of_score = weight[j] * (of_weight[j] - mean + of_lse);
       const double extent = weight[j] * (of_weight_terms[j] + mean_terms + std::abs(of_lse));
-      const auto distance = static_cast<double>(std::abs(i + S - L - j));
+      const auto distance = static_cast<double>(std::abs(i + origins_[b] - j));
       both(g.bias, terms.bias, query * S + j, of_score, extent);
       both(g.slopes, terms.slopes, b * H + h, -of_score * distance, extent * distance);
       const double of_product = of_score * r.slope_of_cap[j] * scale_;
@@ -266,11 +278,25 @@ class Naive {
   int64_t B, H, L, D, Hkv, S, Dv;
   double scale_;
   at::Tensor q_, k_, v_, keep_, bias_, slopes_, sinks_, survivors_;
+  std::vector<int64_t> query_lengths_, key_lengths_, origins_;
   at::Tensor of_output_, of_clean_, of_dropped_, of_logsumexp_;
   NaiveResults results_;
 };
 
 }  // namespace
+
+std::vector<int64_t> naive_origins(const NaiveCall& call) {
+  const int64_t items = call.q.size(0), L = call.q.size(2), S = call.k.size(2);
+  const auto queries = lengths_of(call.query_lengths, items, L),
+             keys = lengths_of(call.key_lengths, items, S);
+  std::vector<int64_t> origins;
+  for (int64_t b = 0; b < items; ++b) {
+    origins.push_back(call.options.align == Align::TopLeft       ? 0
+                      : call.options.align == Align::BottomRight ? S - L
+                                                                 : keys[b] - queries[b]);
+  }
+  return origins;
+}
 
 NaiveResults naive_attention(const NaiveCall& call, const NaiveDirections& directions, HiddenPairs hidden) {
   return Naive(call, directions, hidden).run();

@@ -14,14 +14,18 @@ namespace attentive::test {
 struct NaiveCall {
   at::Tensor q, k, v;
   AttentionOptions options;
-  at::Tensor keep;       ///< bool, broadcasts to (B, H, L, S)
-  at::Tensor bias;       ///< broadcasts to (B, H, L, S)
-  at::Tensor slopes;     ///< (H) or (B, H)
-  at::Tensor sinks;      ///< (H)
-  at::Tensor survivors;  ///< bool (B, H, L, S): the weights that dropout keeps
+  at::Tensor keep;                                  ///< bool, broadcasts to (B, H, L, S)
+  at::Tensor bias;                                  ///< broadcasts to (B, H, L, S)
+  at::Tensor slopes;                                ///< (H) or (B, H)
+  at::Tensor sinks;                                 ///< (H)
+  at::Tensor survivors;                             ///< bool (B, H, L, S): the weights that dropout keeps
+  at::Tensor key_lengths = {}, query_lengths = {};  ///< integers (B)
   /// A weight below this number, or a product with one, may be 0 in the type in which it is held: float32.
   double may_underflow = 1e-30;
 };
+
+/// The key at which the first query of each item stands.
+std::vector<int64_t> naive_origins(const NaiveCall& call);
 
 AttentionResult naive_attention(const NaiveCall& call);
 

@@ -26,6 +26,11 @@ at::Tensor pairs(const OptionCall& c, bool per_head) {
   return at::rand({per_head ? c.q.size(0) : 1, per_head ? c.q.size(1) : 1, c.q.size(2), c.k.size(2)}).gt(0.3);
 }
 
+// The first of the items is whole, the second has about half of the tokens.
+at::Tensor unequal(int64_t items, int64_t whole) {
+  return at::tensor({whole, whole / 2 + 1}, at::kLong).clamp_max(whole).slice(0, 0, items);
+}
+
 void dropout(OptionCall& c, DropoutStream stream) {
   c.options.dropout_p = 0.4;
   c.options.dropout_stream = stream;
@@ -112,6 +117,19 @@ const std::vector<OptionCase>& option_cases() {
          }
          c.extras.mask &= Mask::key_lengths(at::full({c.q.size(0)}, length, at::kLong));
        }},
+      {"query_lengths, NaN beyond them", "queries",
+       [](OptionCall& c) {
+         const auto lengths = unequal(c.q.size(0), c.q.size(2));
+         c.q = c.q.clone();
+         for (int64_t b = 0; b < c.q.size(0); ++b) c.q[b].slice(1, lengths[b].item<int64_t>()).fill_(kNaN);
+         c.extras.mask &= Mask::query_lengths(lengths);
+       }},
+      {"aligned at the top left", "align", [](OptionCall& c) { c.options.align = Align::TopLeft; }},
+      {"aligned by lengths", "align",
+       [](OptionCall& c) {
+         c.options.align = Align::Lengths;
+         c.extras.mask &= Mask::key_lengths(unequal(c.q.size(0), c.k.size(2)).flip(0));
+       }},
       {"bias", "bias",
        [](OptionCall& c) {
          c.extras.mask &= Mask::bias(numbers({4, c.q.size(2), c.k.size(2)}).unsqueeze(0));
@@ -165,6 +183,7 @@ OptionCall cast(const OptionCall& call, at::ScalarType type) {
   for (const auto& term : given.keep_terms()) mask &= Mask::keep(term);
   for (const auto& term : given.key_keep_terms()) mask &= Mask::key_keep(term);
   for (const auto& term : given.key_length_terms()) mask &= Mask::key_lengths(term);
+  for (const auto& term : given.query_length_terms()) mask &= Mask::query_lengths(term);
   for (const auto& term : given.bias_terms()) {
     mask &= Mask::bias(term.detach().to(type, false, /*copy=*/true).requires_grad_(call.bias_gradient));
   }

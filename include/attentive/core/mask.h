@@ -25,6 +25,7 @@ struct MaskView {
 ///                      head: use `Mask::per_batch` or `Mask::per_head`.
 ///   key_keep           (B, S)
 ///   key_lengths        (B); key j of sequence b may be seen while j < key_lengths[b]
+///   query_lengths      (B); query i of sequence b sees something while i < query_lengths[b]
 ///
 /// Several biases are added with the wider of their dtypes and q's.
 /// A bias entry of -inf hides its pair as a false `keep` does: the score is never read.
@@ -54,6 +55,9 @@ class Mask {
   static Mask key_keep(const at::Tensor& mask);
   /// (B) integers: how many keys of each sequence are real tokens.
   static Mask key_lengths(const at::Tensor& lengths);
+  /// (B) integers: how many queries of each sequence are real tokens. The others see no key and give 0. They
+  /// are read by the host.
+  static Mask query_lengths(const at::Tensor& lengths);
 
   /// Reads the rank-3 terms of `mask` as (B, L, S).
   static Mask per_batch(const Mask& mask);
@@ -77,17 +81,19 @@ class Mask {
   ///   std::cout << mask.describe(/*queries=*/4, /*keys=*/6);
   std::string describe(int64_t queries, int64_t keys, const MaskView& view = {}) const;
 
-  /// The terms: bool tensors (true: may attend), floating-point tensors, bool (B, S), and integers (B).
+  /// The terms: bool tensors (true: may attend), floating-point tensors, bool (B, S), and integers (B) twice.
   const std::vector<at::Tensor>& keep_terms() const { return keep_; }
   const std::vector<at::Tensor>& bias_terms() const { return bias_; }
   const std::vector<at::Tensor>& key_keep_terms() const { return key_keep_; }
   const std::vector<at::Tensor>& key_length_terms() const { return key_lengths_; }
+  const std::vector<at::Tensor>& query_length_terms() const { return query_lengths_; }
 
  private:
   std::vector<at::Tensor> keep_;
   std::vector<at::Tensor> bias_;
   std::vector<at::Tensor> key_keep_;
   std::vector<at::Tensor> key_lengths_;
+  std::vector<at::Tensor> query_lengths_;
 };
 
 }  // namespace attentive

@@ -70,10 +70,10 @@ void each_option(Options& options, Visit&& visit) {
 template <class Options, class Visit>
 requires std::same_as<std::remove_const_t<Options>, AttentionOptions>
 void each_option(Options& options, Visit&& visit) {
-  auto& [scale, causal, window, softcap, plus_one, dropout_p, stream, backend] = options;  // every member
+  auto& [scale, causal, window, align, softcap, plus_one, dropout_p, stream, backend] = options;  // all
   detail::visit_members(
-      "scale, causal, window, softcap, softmax_plus_one, dropout_p, dropout_stream, backend", visit, scale,
-      causal, window, softcap, plus_one, dropout_p, stream, backend);
+      "scale, causal, window, align, softcap, softmax_plus_one, dropout_p, dropout_stream, backend", visit,
+      scale, causal, window, align, softcap, plus_one, dropout_p, stream, backend);
 }
 
 namespace detail {

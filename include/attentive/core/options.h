@@ -35,8 +35,8 @@ class CausalOption {
   Causal value_;
 };
 
-/// A sliding window: query i sees keys i + S - L - left .. i + S - L + right, both ends included; -1 means
-/// unbounded. A causal window of 256 tokens is `Window{255, 0}`.
+/// A sliding window: query i, which stands at key p (see `Align`), sees keys p - left .. p + right, both ends
+/// included; -1 means unbounded. A causal window of 256 tokens is `Window{255, 0}`.
 struct Window {
   int64_t left = -1;
   int64_t right = -1;
@@ -44,13 +44,28 @@ struct Window {
   bool bounded() const { return left >= 0 || right >= 0; }
 };
 
+/// Selects where query i stands among the keys. Windows, ALiBi's distances, score and mask functions and
+/// Counter dropout count from that key, also without a causal mask:
+///   BottomRight  at key i + S - L: the last query stands at the last key, as a cache needs
+///   TopLeft      at key i
+///   Lengths      at key i + key_length[b] - query_length[b] of batch item b: its last real query stands at
+///                its last real key. It needs `Mask::key_lengths`; without `Mask::query_lengths`, all L queries
+///                are real. A query that would stand before the first key sees nothing. Each item equals a call
+///                of its own on q[b, :, :query_length] and k, v[b, :, :key_length]
+/// `causal` says itself where its diagonal lies: Causal::TopLeft is j <= i with every alignment, and
+/// Causal::BottomRight is j <= i + S - L, but with Lengths j <= i + key_length[b] - query_length[b].
+///
+///   auto y = attention(q, cached_k, cached_v, {.causal = Causal::BottomRight, .align = Align::Lengths},
+///                      Mask::key_lengths(lengths));
+enum class Align { BottomRight, TopLeft, Lengths };
+
 /// Selects the random stream that decides which weights dropout removes. The stream is part of a call's
 /// meaning.
 ///   Any      the backend's own stream: the same seed, backend and device give the same result; the fastest
 ///   Aten     exactly the bits of softmax followed by `nn::Dropout` on the generator, as the notebooks' seeds
 ///            require
 ///   Counter  Philox keyed by one 64-bit draw from the (CPU) generator: the bit of a weight is a pure
-///            function of that key, b, h, the query's position i + S - L and the key's position j. It is
+///            function of that key, b, h, the query's position (`Align`) and the key's position j. It is
 ///            equal for every backend, tile size, thread count and device, and for a call with only the last
 ///            queries of a sequence
 enum class DropoutStream { Any, Aten, Counter };
@@ -79,6 +94,7 @@ struct AttentionOptions {
   std::optional<double> scale = std::nullopt;
   CausalOption causal = Causal::None;
   Window window = {};
+  Align align = Align::BottomRight;  ///< where a query stands, for all but the causal diagonal
   /// Scores become softcap * tanh(scores / softcap); if not set, there is no cap. It must be positive and
   /// finite.
   std::optional<double> softcap = std::nullopt;
@@ -93,6 +109,7 @@ struct AttentionOptions {
 };
 
 std::string_view to_string(Causal value);
+std::string_view to_string(Align value);
 std::string_view to_string(DropoutStream value);
 std::string_view to_string(Backend value);
 std::string_view to_string(Weights value);

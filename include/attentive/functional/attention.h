@@ -81,7 +81,7 @@ namespace attentive {
 struct AttentionExtras {
   Mask mask = {};
   /// ALiBi slopes, floating-point, (H) or (B, H): -slope * |i + S - L - j| is added to the score of query i
-  /// and key j. Gradients flow to them.
+  /// and key j (another `Align` has another position than i + S - L). Gradients flow to them.
   at::Tensor alibi_slopes = {};
   /// Attention sinks, floating-point, (H): one extra logit per head in every softmax denominator, whose value
   /// is zero. Gradients flow to them.
@@ -204,11 +204,10 @@ class AttentionContext {
                                     const AttentionOptions& options, const AttentionExtras& extras) = 0;
 };
 
-/// The standard ALiBi slopes of num_heads heads, 2^(-8 h / num_heads) for h = 1 .. num_heads, as a float32
-/// tensor of shape (num_heads), for `AttentionExtras::alibi_slopes`.
+/// The ALiBi slopes of num_heads heads as the paper's code has them, as a float32 tensor of shape (num_heads),
+/// for `AttentionExtras::alibi_slopes`: 2^(-8 h / n) for h = 1 .. n, where n is the largest power of two of at
+/// most num_heads; for the other heads, every other one of the slopes of 2 n heads, from the first on.
 ///
-/// For a power of two these are the paper's slopes. For other numbers of heads the paper's code interpolates
-/// between two powers of two, whereas this function applies the same formula.
 /// Throws c10::ValueError unless num_heads > 0.
 /// Source: Press et al. 2022, "Train Short, Test Long", section 3.
 ///

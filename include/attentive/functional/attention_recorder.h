@@ -52,10 +52,11 @@ struct RecordedAttention {
   at::Tensor k;  ///< (B, Hkv, S, D): all keys of a cache; linear: features (B, Hkv, S, F), 0 where hidden
 
   // The terms of the mask, combined; undefined if there is none.
-  at::Tensor keep;         ///< bool, rank 4, broadcasts to (B, H, L, S); true: may attend
-  at::Tensor bias;         ///< floating, rank 4, broadcasts to (B, H, L, S); -inf hides
-  at::Tensor key_keep;     ///< bool (B, S); true: a real key
-  at::Tensor key_lengths;  ///< int64 (B); keys from this one on are hidden
+  at::Tensor keep;           ///< bool, rank 4, broadcasts to (B, H, L, S); true: may attend
+  at::Tensor bias;           ///< floating, rank 4, broadcasts to (B, H, L, S); -inf hides
+  at::Tensor key_keep;       ///< bool (B, S); true: a real key
+  at::Tensor key_lengths;    ///< int64 (B); keys from this one on are hidden
+  at::Tensor query_lengths;  ///< int64 (B); queries from this one on see nothing
 
   at::Tensor alibi_slopes;  ///< (B, H) or (1, H); undefined without ALiBi
   at::Tensor sinks;         ///< (H); zeros for softmax_plus_one; undefined without sinks

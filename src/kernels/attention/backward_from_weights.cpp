@@ -223,7 +223,7 @@ class BackwardFromWeights {
     for (int64_t r = 0; r < tile.rows; ++r) {
       const int64_t i = tile.i0 + r, offset = call_.row_index(tile.b, tile.h, i);
       work.terms.set(terms, 0, tile.b, tile.h, i, tile.from, tile.cols);
-      row.weights = t_.weights + offset * call_.S + tile.from;
+      row.weights = t_.weights + offset * call_.keys_of_head + tile.from;
       row.grad_weights = t_.grad_weights.at(tile.b, tile.h, i, tile.from);
       if (work.grad_weights) {
         widen_row(row.grad_weights, t_.grad_weights.col, work.grad_weights, tile.cols);

@@ -317,7 +317,7 @@ class Forward {
   }
 
   Stored* weights_of(const Block& block, int64_t i) const {
-    return t_.weights + call_.row_index(block.b, block.h, i) * call_.S;
+    return t_.weights + call_.row_index(block.b, block.h, i) * call_.keys_of_head;
   }
 
   // Writes the weights of query i, whose row holds the weights of the keys [from, from + cols), all that it

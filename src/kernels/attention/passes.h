@@ -65,7 +65,7 @@ struct ForwardTensors {
   Strided<T> output;
   float* logsumexp;          ///< (B, H, L), natural logarithm; null: not wanted
   RowStatistics statistics;  ///< for the backward pass; null pointers: not wanted
-  T* weights = nullptr;      ///< (B, H, L, S), written; contiguous; null: not wanted
+  T* weights = nullptr;      ///< (B, H, L, S), written, with rows of keys_of_head; null: not wanted
   bool dropped = false;      ///< whether dropout is applied to them
 
   /// Writes row i of the output, O / ℓ or zeros for a row without keys, and the statistics that are wanted.
@@ -116,11 +116,12 @@ struct LogitGradients {
   float* by_key = nullptr;    ///< (B, H, S), written: sums over the queries
   float* by_query = nullptr;  ///< (B, H, L), written: sums over the keys
   float* slopes = nullptr;    ///< (B, H, S), written: sums of -|distance| * gradient over the queries
+  bool begun = false;         ///< whether `pair_sums` hold numbers that are added to
 
   bool any_of_tiles() const { return pairs || pair_sums || by_key || slopes; }
   /// Whether a head is the first that is added to its `pair_sums`.
   bool begins_sums(int64_t b, int64_t h) const {
-    return (pair_sums.b != 0 || b == 0) && (pair_sums.h != 0 || h == 0);
+    return !begun && (pair_sums.b != 0 || b == 0) && (pair_sums.h != 0 || h == 0);
   }
 };
 
@@ -139,7 +140,7 @@ struct BackwardTensors {
   bool of_dropped = false;  ///< whether it is that of the weights after dropout
   /// (B, H, L) from `weight_dots`, for `backward`; null without grad_weights.
   const float* weight_dots = nullptr;
-  /// (B, H, L, S), contiguous: the weights before dropout, for `backward_from_weights`.
+  /// (B, H, L, S), with rows of keys_of_head: the weights before dropout, for `backward_from_weights`.
   const float* weights = nullptr;
   /// The captured tensors once per lane of work, with memory for its part of their gradients; empty: not
   /// wanted. A lane computes its heads one after the other, which fixes the order of its sums.
@@ -192,7 +193,7 @@ void backward_from_weights(const Call& call, const BackwardTensors<float>& tenso
 template <class T>
 struct WeightsTensors {
   Strided<const T> q, k;
-  T* weights;    ///< (B, H, L, S), written; contiguous
+  T* weights;    ///< (B, H, L, S), written, with rows of keys_of_head
   bool dropped;  ///< whether dropout is applied
 };
 
@@ -213,7 +214,7 @@ struct WeightDotsTensors {
   Strided<const T> grad_weights;  ///< (B, H, L, S)
   float* dots;                    ///< (B, H, L), written
   bool dropped;                   ///< whether it is the gradient of the weights after dropout
-  /// (B, H, L, S), contiguous; null for a half type, whose weights are rounded: they are computed again.
+  /// (B, H, L, S), with rows of keys_of_head; null for a half type, whose weights are rounded: they are computed again.
   const float* weights = nullptr;
 };
 

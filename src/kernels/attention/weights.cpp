@@ -110,8 +110,9 @@ float weight_dot(const Call& call, const float* weights, const Strided<const T>&
 
 template <class T>
 void weights(const Call& call, const WeightsTensors<T>& tensors) {
+  if (call.L == 0 || call.S == 0) return;
   const auto write = [&](int64_t b, int64_t h, int64_t i, const float* row, float factor) {
-    T* const to = tensors.weights + call.row_index(b, h, i) * call.S;
+    T* const to = tensors.weights + call.row_index(b, h, i) * call.keys_of_head;
     elementwise().store_scaled(row, factor, to, call.S);
   };
   for_rows<T>(call, tensors.q, tensors.k, tensors.dropped, write);
@@ -119,12 +120,13 @@ void weights(const Call& call, const WeightsTensors<T>& tensors) {
 
 template <class T>
 void weight_dots(const Call& call, const WeightDotsTensors<T>& tensors) {
+  if (call.L == 0 || call.S == 0) return;
   const auto& gradient = tensors.grad_weights;
   if constexpr (std::is_same_v<T, float>) {
     for_each_item(call.B * call.H, call.worth_threads(2), [&](int64_t head) {
-      for (int64_t row = head * call.L; row < (head + 1) * call.L; ++row) {
-        const int64_t b = head / call.H, h = head % call.H, i = row % call.L;
-        tensors.dots[row] = weight_dot(call, tensors.weights + row * call.S, gradient, b, h, i);
+      for (int64_t i = 0; i < call.L; ++i) {
+        const int64_t b = head / call.H, h = head % call.H, row = call.row_index(b, h, i);
+        tensors.dots[row] = weight_dot(call, tensors.weights + row * call.keys_of_head, gradient, b, h, i);
         // 0 * NaN is NaN, but a row without keys has no gradient.
         if (!std::isfinite(tensors.dots[row]) && !call.sees_a_key(b, h, i)) tensors.dots[row] = 0.0f;
       }

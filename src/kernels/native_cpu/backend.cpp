@@ -9,6 +9,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
 #include "core/memory.h"
@@ -44,21 +45,21 @@ bool has_few_queries(const Call& call) {
   return few && call.L * call.group <= 64;
 }
 
-cpu::RowStatistics row_statistics(const at::Tensor& x, int64_t first_query) {
+cpu::RowStatistics row_statistics(const at::Tensor& x, int64_t first_row) {
   if (!x.defined()) return {};
   auto* maxima = x.mutable_data_ptr<float>();
-  return {maxima + first_query, maxima + x.stride(0) + first_query};
+  return {maxima + first_row, maxima + x.stride(0) + first_row};
 }
 
-// A tensor's rows from `first` on, contiguous, as the kernel reads and writes them.
+// A tensor's rows from `first` of an item on, contiguous, as the kernel reads and writes them.
 template <class T>
-Strided<const T> read(const at::Tensor& x, int64_t first = 0) {
+Strided<const T> read(const at::Tensor& x, int64_t item = 0, int64_t first = 0) {
   return Strided<const T>{static_cast<const T*>(x.const_data_ptr()), x.stride(0), x.stride(1), x.stride(2)}
-      .from_row(first);
+      .part(item, first);
 }
 template <class T>
-Strided<T> write(const at::Tensor& x, int64_t first = 0) {
-  return written_rows<T>(x).from_row(first);
+Strided<T> write(const at::Tensor& x, int64_t item = 0, int64_t first = 0) {
+  return written_rows<T>(x).part(item, first);
 }
 
 // A tensor (B, H, L, S) of any strides; an undefined one has no data.
@@ -81,8 +82,66 @@ T* from(T* data, int64_t n) {
   return data ? data + n : nullptr;
 }
 
+// Memory for weights, in which those of no sequence are 0.
 at::Tensor fresh_weights(const Call& call, const CallTensors& in) {
-  return advise_huge_pages(at::empty({call.B, call.H, call.L, call.S}, in.q.options()));
+  const std::array<int64_t, 4> sizes = {call.B, call.H, call.L, call.S};
+  return call.sequences ? at::zeros(sizes, in.q.options())
+                        : advise_huge_pages(at::empty(sizes, in.q.options()));
+}
+
+// Sets the rows (B, H, rows, X) of no sequence to zero, if the sequences are the batch items.
+at::Tensor cleared(const Call& call, at::Tensor x, int64_t Sequence::*first, int64_t Sequence::*count) {
+  if (call.sequence_count != call.B) return x;
+  for (int64_t b = 0; b < call.B; ++b) {
+    const int64_t from = call.sequences[b].*first, end = from + call.sequences[b].*count;
+    if (from > 0) x.select(0, b).narrow(1, 0, from).zero_();
+    if (end < x.size(2)) x.select(0, b).narrow(1, end, x.size(2) - end).zero_();
+  }
+  return x;
+}
+
+// The classes of the tiles of the n-th sequence, which is that of a batch item.
+Strided<const uint8_t> classes_of_tiles(const CallTensors& tensors, size_t n, int64_t item) {
+  if (n >= tensors.blocks.size() || !tensors.blocks[n]) return {};
+  const auto& blocks = *tensors.blocks[n];
+  const auto& classes = blocks.classes;
+  return Strided<const uint8_t>{classes.const_data_ptr<uint8_t>(), blocks.batch == 1 ? 0 : classes.stride(0),
+                                blocks.heads == 1 ? 0 : classes.stride(1), classes.stride(2)}
+      .part(item, 0);
+}
+
+// Calls run(call, place) for a call, or for each sequence of a packed one: for a sequence that would keep a
+// thread busy longer than the others by all threads, then for the others beside each other. Neither changes
+// the results. `in_order`: the sequences add to the same sums, one after the other.
+template <class Run>
+void for_each_sequence(const Call& call, const CallTensors& tensors, bool in_order, const Run& run) {
+  if (!call.sequences) return run(call, Sequence{});
+  const auto pairs_of = [&](int64_t n) { return call.sequences[n].queries * call.sequences[n].keys; };
+  const auto run_one = [&](int64_t n) {
+    Call one = call.of_sequence(call.sequences[n], n);
+    one.user.blocks = classes_of_tiles(tensors, static_cast<size_t>(n), call.sequences[n].item);
+    run(one, call.sequences[n]);
+  };
+  int64_t pairs = 0;
+  for (int64_t n = 0; n < call.sequence_count; ++n) pairs += pairs_of(n);
+  const int64_t threads = at::get_num_threads();
+  const auto alone = [&](int64_t n) { return in_order || pairs_of(n) * threads > pairs; };
+  for (int64_t n = 0; n < call.sequence_count; ++n) {
+    if (alone(n)) run_one(n);
+  }
+  const bool parallel = pairs * call.H * (call.D + call.Dv) > (int64_t{1} << 18);
+  cpu::for_each_item(call.sequence_count, parallel, [&](int64_t n) {
+    if (!alone(n)) run_one(n);
+  });
+}
+
+// A tensor of pairs from the first one of a sequence on, and the place of its first weight.
+template <class T>
+Strided<T> pairs_of(const Strided<T>& pairs, const Sequence& place) {
+  return pairs.part(place.item, place.first_query, place.first_key);
+}
+int64_t first_weight(const Call& call, const Sequence& place) {
+  return call.row_index(place.item, 0, place.first_query) * call.keys_of_head + place.first_key;
 }
 
 // Whether the backward pass reads the weights instead of computing them again. Softcaps and scores of the
@@ -99,8 +158,12 @@ at::Tensor weights_to_read(const Call& call, const CallTensors& in, const Comput
   if (!incoming.weights.defined() || call.element != Element::Float32) return {};
   if (out.weights.defined()) return out.weights;
   auto weights = fresh_weights(call, in);
-  cpu::weights(call, cpu::WeightsTensors<float>{read<float>(in.q), read<float>(in.k),
-                                                weights.mutable_data_ptr<float>(), incoming.of_dropped});
+  for_each_sequence(call, in, /*in_order=*/false, [&](const Call& one, const Sequence& place) {
+    cpu::weights(one, cpu::WeightsTensors<float>{read<float>(in.q, place.item, place.first_query),
+                                                 read<float>(in.k, place.item, place.first_key),
+                                                 written_data<float>(weights) + first_weight(call, place),
+                                                 incoming.of_dropped});
+  });
   return weights;
 }
 
@@ -111,45 +174,16 @@ at::Tensor weight_dots(const Call& call, const CallTensors& in, const at::Tensor
   const auto dots = at::empty({call.B, call.H, call.L}, in.q.options().dtype(at::kFloat));
   cpu::for_element(call.element, [&](auto number) {
     using T = decltype(number);
-    cpu::weight_dots(call,
-                     cpu::WeightDotsTensors<T>{read<T>(in.q), read<T>(in.k), read_pairs<T>(incoming.weights),
-                                               dots.mutable_data_ptr<float>(), incoming.of_dropped,
-                                               read_data<float>(weights)});
+    for_each_sequence(call, in, /*in_order=*/false, [&](const Call& one, const Sequence& place) {
+      cpu::weight_dots(
+          one, cpu::WeightDotsTensors<T>{
+                   read<T>(in.q, place.item, place.first_query), read<T>(in.k, place.item, place.first_key),
+                   pairs_of(read_pairs<T>(incoming.weights), place),
+                   written_data<float>(dots) + call.row_index(place.item, 0, place.first_query),
+                   incoming.of_dropped, from(read_data<float>(weights), first_weight(call, place))});
+    });
   });
   return dots;
-}
-
-Strided<const uint8_t> classes_of_tiles(const CallTensors& tensors, size_t n) {
-  if (n >= tensors.blocks.size() || !tensors.blocks[n]) return {};
-  const auto& blocks = *tensors.blocks[n];
-  const auto& classes = blocks.classes;
-  return {classes.const_data_ptr<uint8_t>(), blocks.batch == 1 ? 0 : classes.stride(0),
-          blocks.heads == 1 ? 0 : classes.stride(1), classes.stride(2)};
-}
-
-// Calls run(call, place) for a call, or for each sequence of a packed one: for a sequence that would keep a
-// thread busy longer than the others by all threads, then for the others beside each other. Neither changes
-// the results. `in_order`: the sequences add to the same sums, one after the other.
-template <class Run>
-void for_each_sequence(const Call& call, const CallTensors& tensors, bool in_order, const Run& run) {
-  if (!call.sequences) return run(call, Sequence{});
-  const auto pairs_of = [&](int64_t n) { return call.sequences[n].queries * call.sequences[n].keys; };
-  const auto run_one = [&](int64_t n) {
-    Call one = call.of_sequence(call.sequences[n], n);
-    one.user.blocks = classes_of_tiles(tensors, static_cast<size_t>(n));
-    run(one, call.sequences[n]);
-  };
-  int64_t pairs = 0;
-  for (int64_t n = 0; n < call.sequence_count; ++n) pairs += pairs_of(n);
-  const int64_t threads = at::get_num_threads();
-  const auto alone = [&](int64_t n) { return in_order || pairs_of(n) * threads > pairs; };
-  for (int64_t n = 0; n < call.sequence_count; ++n) {
-    if (alone(n)) run_one(n);
-  }
-  const bool parallel = pairs * call.H * (call.D + call.Dv) > (int64_t{1} << 18);
-  cpu::for_each_item(call.sequence_count, parallel, [&](int64_t n) {
-    if (!alone(n)) run_one(n);
-  });
 }
 
 template <class T>
@@ -248,7 +282,7 @@ PreparedCall::PreparedCall(const Problem& problem, uint64_t dropout_key, bool fo
         tensors.blocks.push_back(blocks_of(sequence_of(problem, n)));
     } else {
       tensors.blocks.push_back(blocks_of(problem));
-      call.user.blocks = classes_of_tiles(tensors, 0);
+      call.user.blocks = classes_of_tiles(tensors, 0, 0);
     }
   }
   point_to(call, tensors);
@@ -256,21 +290,29 @@ PreparedCall::PreparedCall(const Problem& problem, uint64_t dropout_key, bool fo
 
 Computed compute(const Call& call, const CallTensors& in, const Results& wanted, const at::Tensor& output) {
   const auto floats = in.q.options().dtype(at::kFloat);
-  Computed out{output.defined() ? output : heads_inside(in.q, call.H, call.L, call.Dv), {}, {}};
-  if (wanted.logsumexp) out.logsumexp = at::empty({call.B, call.H, call.L}, floats);
-  if (wanted.statistics) out.statistics = at::empty({2, call.B, call.H, call.L}, floats);
+  Computed out{cleared(call, output.defined() ? output : heads_inside(in.q, call.H, call.L, call.Dv),
+                       &Sequence::first_query, &Sequence::queries),
+               {},
+               {}};
+  // Sequences leave out the rows that are no part of them.
+  const auto rows = [&](at::IntArrayRef sizes, float value) {
+    return call.sequences ? at::full(sizes, value, floats) : at::empty(sizes, floats);
+  };
+  if (wanted.logsumexp) out.logsumexp = rows({call.B, call.H, call.L}, -cpu::kInfinity);
+  if (wanted.statistics) out.statistics = rows({2, call.B, call.H, call.L}, 0.0f);
   if (wanted.weights != Weights::None) out.weights = fresh_weights(call, in);
   cpu::for_element(call.element, [&](auto number) {
     using T = decltype(number);
     for_each_sequence(call, in, /*in_order=*/false, [&](const Call& one, const Sequence& place) {
-      const int64_t query = place.first_query, key = place.first_key;
-      forward<T>(one, {.q = read<T>(in.q, query),
-                       .k = read<T>(in.k, key),
-                       .v = read<T>(in.v, key),
-                       .output = write<T>(out.output, query),
-                       .logsumexp = from(written_data<float>(out.logsumexp), query),
-                       .statistics = row_statistics(out.statistics, query),
-                       .weights = written_data<T>(out.weights),
+      const int64_t item = place.item, query = place.first_query, key = place.first_key,
+                    row = call.row_index(item, 0, query);
+      forward<T>(one, {.q = read<T>(in.q, item, query),
+                       .k = read<T>(in.k, item, key),
+                       .v = read<T>(in.v, item, key),
+                       .output = write<T>(out.output, item, query),
+                       .logsumexp = from(written_data<float>(out.logsumexp), row),
+                       .statistics = row_statistics(out.statistics, row),
+                       .weights = from(written_data<T>(out.weights), first_weight(call, place)),
                        .dropped = wanted.weights == Weights::Dropped});
     });
   });
@@ -297,33 +339,44 @@ Gradients compute_gradients(const Call& call, const CallTensors& in, Computed ou
   out.statistics = out.statistics.contiguous();
   const TermGradients terms(call, wanted, in.q.options().dtype(at::kFloat));
   const CapturedGradients captured(call, wanted.captured ? &in : nullptr);
-  Gradients result{gradient_of(in.q), gradient_of(in.k), gradient_of(in.v), {}, {}, {}};
+  Gradients result{cleared(call, gradient_of(in.q), &Sequence::first_query, &Sequence::queries),
+                   cleared(call, gradient_of(in.k), &Sequence::first_key, &Sequence::keys),
+                   cleared(call, gradient_of(in.v), &Sequence::first_key, &Sequence::keys),
+                   {},
+                   {},
+                   {}};
   const bool from_weights = reads_weights(call, incoming);
   const auto weights = weights_to_read(call, in, out, incoming);
   const auto dots = from_weights ? at::Tensor() : weight_dots(call, in, weights, incoming);
   cpu::for_element(call.element, [&](auto number) {
     using T = decltype(number);
-    for_each_sequence(call, in, /*in_order=*/wanted.captured, [&](const Call& one, const Sequence& place) {
-      const int64_t query = place.first_query, key = place.first_key;
+    const bool in_order = wanted.captured || terms.shared_by_sequences();
+    for_each_sequence(call, in, in_order, [&](const Call& one, const Sequence& place) {
+      const int64_t item = place.item, query = place.first_query, key = place.first_key,
+                    row = call.row_index(item, 0, query);
       auto logits = terms.logits<T>();
-      logits.slopes = from(logits.slopes, key);
+      logits.pairs = pairs_of(logits.pairs, place);
+      logits.pair_sums = pairs_of(logits.pair_sums, place);
+      logits.by_query = from(logits.by_query, row);
+      logits.by_key = from(logits.by_key, call.key_index(item, 0, key));
+      logits.slopes = from(logits.slopes, call.key_index(item, 0, key));
       backward<T>(one,
-                  {.q = read<T>(in.q, query),
-                   .k = read<T>(in.k, key),
-                   .v = read<T>(in.v, key),
-                   .output = read<T>(out.output, query),
-                   .grad_output = read<T>(incoming.output, query),
-                   .statistics = row_statistics(out.statistics, query),
-                   .grad_logsumexp = from(read_data<float>(incoming.logsumexp), query),
-                   .grad_q = write<T>(result.q, query),
-                   .grad_k = write<T>(result.k, key),
-                   .grad_v = write<T>(result.v, key),
-                   .sink_terms = from(terms.sinks(), query),
+                  {.q = read<T>(in.q, item, query),
+                   .k = read<T>(in.k, item, key),
+                   .v = read<T>(in.v, item, key),
+                   .output = read<T>(out.output, item, query),
+                   .grad_output = read<T>(incoming.output, item, query),
+                   .statistics = row_statistics(out.statistics, row),
+                   .grad_logsumexp = from(read_data<float>(incoming.logsumexp), row),
+                   .grad_q = write<T>(result.q, item, query),
+                   .grad_k = write<T>(result.k, item, key),
+                   .grad_v = write<T>(result.v, item, key),
+                   .sink_terms = from(terms.sinks(), row),
                    .logits = logits,
-                   .grad_weights = read_pairs<T>(incoming.weights),
+                   .grad_weights = pairs_of(read_pairs<T>(incoming.weights), place),
                    .of_dropped = incoming.of_dropped,
-                   .weight_dots = read_data<float>(dots),
-                   .weights = read_data<float>(weights),
+                   .weight_dots = from(read_data<float>(dots), row),
+                   .weights = from(read_data<float>(weights), first_weight(call, place)),
                    .captured_lanes = captured.lanes()},
                   from_weights);
     });

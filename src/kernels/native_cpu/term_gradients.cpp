@@ -35,8 +35,13 @@ at::Tensor sum_in_order(const at::Tensor& terms, at::IntArrayRef sizes) {
 }  // namespace
 
 TermGradients::TermGradients(const Call& call, const Wanted& wanted, const at::TensorOptions& floats)
-    : wanted_(wanted) {
-  const auto terms = [&](int64_t count) { return at::empty({call.B, call.H, count}, floats); };
+    : wanted_(wanted), packed_(call.sequences != nullptr) {
+  // Sequences leave out what is no part of them.
+  const auto numbers = [&](at::IntArrayRef sizes, at::ScalarType type) {
+    const auto of_type = floats.dtype(type);
+    return packed_ ? at::zeros(sizes, of_type) : advise_huge_pages(at::empty(sizes, of_type));
+  };
+  const auto terms = [&](int64_t count) { return numbers({call.B, call.H, count}, at::kFloat); };
   if (wanted.sinks) sinks_ = terms(call.L);
   if (!wanted.slopes.empty()) slopes_ = terms(call.S);
   if (wanted.bias.empty()) return;
@@ -46,9 +51,9 @@ TermGradients::TermGradients(const Call& call, const Wanted& wanted, const at::T
   } else if (sizes[2] == 1) {
     by_key_ = terms(call.S);
   } else if (sizes[0] == call.B && sizes[1] == call.H && call.element == element_of(wanted.bias_type)) {
-    pairs_ = advise_huge_pages(at::empty(sizes, floats.dtype(wanted.bias_type)));
+    pairs_ = numbers(sizes, wanted.bias_type);
   } else {
-    pair_sums_ = advise_huge_pages(at::empty(sizes, floats));
+    pair_sums_ = numbers(sizes, at::kFloat);
   }
 }
 
@@ -60,7 +65,8 @@ template <class T>
 cpu::LogitGradients<T> TermGradients::logits() const {
   cpu::LogitGradients<T> result{.by_key = written_data<float>(by_key_),
                                 .by_query = written_data<float>(by_query_),
-                                .slopes = written_data<float>(slopes_)};
+                                .slopes = written_data<float>(slopes_),
+                                .begun = packed_};
   if (pairs_.defined()) result.pairs = written_rows<T>(pairs_);
   if (pair_sums_.defined()) {
     result.pair_sums = written_rows<float>(pair_sums_);

@@ -27,11 +27,14 @@ class TermGradients {
   /// Memory for the gradients of logits. T is the type of q.
   template <class T>
   cpu::LogitGradients<T> logits() const;
+  /// Whether sequences add to the same numbers.
+  bool shared_by_sequences() const { return pair_sums_.defined(); }
   /// Adds the terms up, when all are written.
   void finish(Gradients& gradients) const;
 
  private:
   const Wanted& wanted_;
+  const bool packed_;
   at::Tensor sinks_, slopes_, by_key_, by_query_;
   at::Tensor pairs_;      ///< the gradient of the bias, whose pairs are each written once
   at::Tensor pair_sums_;  ///< float32: the gradient of a bias that is added in several items or heads

@@ -49,11 +49,12 @@ Verdict flash_verdict(const Problem& problem) {
   if (problem.head_dim() > 256 || problem.head_dim() % 8 != 0) {
     return Verdict::no("its FlashAttention kernel needs a head_dim that is a multiple of 8, at most 256");
   }
-  if (problem.band.hi < problem.band.origin) {
+  const int64_t aligned = problem.keys() - problem.queries();
+  if (problem.band.hi < aligned || (problem.band.has_lo() && problem.band.lo > aligned)) {
     return Verdict::no("its FlashAttention kernel has only the bottom-right causal alignment");
   }
   if (problem.alibi_slopes.defined()) return Verdict::no("its FlashAttention kernel has no ALiBi");
-  if (problem.band.has_hi() && problem.band.hi - problem.band.origin >= problem.keys()) {
+  if (problem.band.has_hi() && problem.band.hi - aligned >= problem.keys()) {
     return Verdict::no("its FlashAttention kernel drops a right bound as large as the number of keys");
   }
   if (problem.band.hi < 0) {
@@ -124,9 +125,10 @@ AttentionResult run_cuda(const Problem& problem) {
       fused = aten::cudnn_cuda(q, k, v, band.has_hi(), problem.scale, needs_gradient(problem));
       return {fused.output, {}, {}};
     }
-    const bool causal = band.hi == band.origin;
-    const int64_t left = band.has_lo() ? band.origin - band.lo : -1;
-    const int64_t right = band.has_hi() && !causal ? band.hi - band.origin : -1;
+    const int64_t aligned = problem.keys() - problem.queries();
+    const bool causal = band.hi == aligned;
+    const int64_t left = band.has_lo() ? aligned - band.lo : -1;
+    const int64_t right = band.has_hi() && !causal ? band.hi - aligned : -1;
     fused =
         aten::flash_cuda(q, k, v, causal, left, right, problem.dropout_p, problem.scale, problem.logsumexp);
   } else {

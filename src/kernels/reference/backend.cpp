@@ -206,6 +206,11 @@ AttentionResult run(const Problem& given) {
 }
 
 at::Tensor scores(const Problem& problem) {
+  if (problem.sequences) {
+    std::vector<at::Tensor> parts;
+    for (size_t n = 0; n < problem.sequences->size(); ++n) parts.push_back(scores(sequence_of(problem, n)));
+    return joined(problem, std::move(parts), /*pairs=*/true, kMinusInfinity);
+  }
   const auto type = accumulate_type(problem);
   const Rectangle whole = {0, problem.queries(), 0, problem.keys()};
   const auto q = problem.q.to(type), k = problem.k.to(type);

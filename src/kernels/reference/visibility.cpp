@@ -1,19 +1,47 @@
 #include "kernels/reference/visibility.h"
 
+#include <algorithm>
 #include <array>
 #include <limits>
+#include <vector>
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/bitwise_and.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/zeros.h>
 
 namespace attentive::kernels::reference {
 namespace {
 
 void restrict_to(at::Tensor& visible, const at::Tensor& also) {
   visible = visible.defined() ? visible.bitwise_and(also) : also;
+}
+
+// The visible pairs of a call whose batch items are sequences: none outside them.
+at::Tensor visible_pairs_of_items(const Problem& problem, const Rectangle& part) {
+  const auto bools = problem.q.options().dtype(at::kBool);
+  std::vector<at::Tensor> items;
+  for (size_t n = 0; n < problem.sequences->size(); ++n) {
+    const auto& place = (*problem.sequences)[n];
+    // The part of the rectangle that lies within the sequence, counted from its first pair.
+    const auto within = [](int64_t at, int64_t first, int64_t count) {
+      return std::clamp<int64_t>(at - first, 0, count);
+    };
+    const int64_t row = within(part.row0, place.first_query, place.queries),
+                  rows = within(part.row0 + part.rows, place.first_query, place.queries) - row,
+                  col = within(part.col0, place.first_key, place.keys),
+                  cols = within(part.col0 + part.cols, place.first_key, place.keys) - col;
+    const auto pairs = visible_pairs(sequence_of(problem, n), {row, rows, col, cols});
+    items.push_back(at::zeros({1, problem.heads(), part.rows, part.cols}, bools));
+    auto shown = items.back()
+                     .narrow(2, std::max<int64_t>(place.first_query - part.row0, 0), rows)
+                     .narrow(3, std::max<int64_t>(place.first_key - part.col0, 0), cols);
+    pairs.defined() ? shown.copy_(pairs) : shown.fill_(true);
+  }
+  return at::cat(items, 0);
 }
 
 }  // namespace
@@ -26,6 +54,7 @@ at::Tensor cut(const at::Tensor& tensor, const Rectangle& part) {
 }
 
 at::Tensor visible_pairs(const Problem& problem, const Rectangle& part) {
+  if (problem.sequences) return visible_pairs_of_items(problem, part);
   at::Tensor visible;
   const auto index = at::TensorOptions().dtype(at::kLong).device(problem.q.device());
   const auto i = at::arange(part.row0, part.row0 + part.rows, index).unsqueeze(1);
