@@ -99,8 +99,8 @@ void add_recipe(const RecordedCall& call, AttentionExtras& extras) {
       return cap * tanh((s + bias(pair.head, row, pair.key)) / cap);
     });
   } else if (recipe == "chunks") {
-    const auto padding = call.has("key_keep") ? call.tensors.at("key_keep").logical_not().sum(1)
-                                              : at::zeros({1}, at::kLong);
+    const auto padding =
+        call.has("key_keep") ? call.tensors.at("key_keep").logical_not().sum(1) : at::zeros({1}, at::kLong);
     const auto first = captured_indices(padding);
     extras.block_mask = mask_mod([=, chunk = call.said.at("number").get<int>()](auto pair) {
       return (pair.query - first(pair.batch)) / chunk == (pair.key - first(pair.batch)) / chunk;
@@ -122,12 +122,10 @@ void check_visible(const RecordedCall& call) {
   const auto queries = visible.size(0), keys = visible.size(1);
   auto options = options_of(call.said.at("options"));
   const auto q = at::ones({queries, 1, 1}), k = at::ones({keys, 1, 1}), v = at::eye(keys).unsqueeze(1);
-  const auto output = call.has("ends_q")
-                          ? attention_varlen(q, k, v, call.tensors.at("ends_q"), call.tensors.at("ends_k"),
-                                             options)
-                                .output
-                          : attention(q.transpose(0, 1), k.transpose(0, 1), v.transpose(0, 1), options)
-                                .transpose(0, 1);
+  const auto output =
+      call.has("ends_q")
+          ? attention_varlen(q, k, v, call.tensors.at("ends_q"), call.tensors.at("ends_k"), options).output
+          : attention(q.transpose(0, 1), k.transpose(0, 1), v.transpose(0, 1), options).transpose(0, 1);
   CHECK(output.squeeze(1).gt(0).equal(visible));
 }
 
@@ -155,7 +153,10 @@ void check_call(const RecordedCall& call, Backend backend) {
   if (modulo) q = regrouped(q, share, key_heads);
 
   AttentionExtras extras{.mask = mask_of(call), .logsumexp = true};
-  if (call.has("alibi_slopes")) extras.alibi_slopes = call.tensors.at("alibi_slopes");
+  if (call.has("alibi_slopes")) {
+    extras.alibi_slopes = call.tensors.at("alibi_slopes");
+    CHECK_CLOSE(alibi_slopes(q.size(1)), extras.alibi_slopes);
+  }
   if (call.has("sinks")) extras.sinks = call.tensors.at("sinks");
   add_recipe(call, extras);
   auto options = options_of(call.said.at("options"));
@@ -168,7 +169,7 @@ void check_call(const RecordedCall& call, Backend backend) {
 
   const auto want = heads_first(call.tensors.at("output"), layout, heads[0]);
   // A row without keys: with sinks its logsumexp is finite everywhere else, so that it is asked for without them.
-  extras.sinks = {};
+  extras.sinks = at::Tensor();
   options.softmax_plus_one = false;
   auto empty = attention(q, k, v, options, extras).logsumexp == -kInfinity;
   if (modulo) empty = regrouped(empty.unsqueeze(-1), key_heads, share).squeeze(-1);

@@ -447,7 +447,8 @@ def torch_recorder(library):
 
     torch.set_grad_enabled(False)
     array = lambda x, dtype: torch.as_tensor(x).to(getattr(torch, dtype))
-    return Recorder(library, importlib.metadata.version(library).split("+")[0], array, lambda x: x.detach().float().numpy())
+    return Recorder(library, importlib.metadata.version(library).split("+")[0], array,
+                    lambda x: (x if x.dtype == torch.bool else x.float()).detach().numpy())
 
 
 def torch_cases():
@@ -658,7 +659,9 @@ def xformers_cases():
         ("blocks_causal", "BlockDiagonalMask.make_causal()", blocks.make_causal(), (5, 7), {"causal": "TopLeft"}),
         ("blocks_bottom_right", "BlockDiagonalMask.make_causal_from_bottomright()", triangle, (5, 7), bottom),
         ("blocks_local", "BlockDiagonalMask.make_causal_from_bottomright().make_local_attention(2)", triangle.make_local_attention(2), (5, 7),
-         {**bottom, "window": [1, 0]}),
+         {"causal": "TopLeft", "window": [1, 0], "align": "TopLeft"}),
+        ("blocks_local_bottom_right", "BlockDiagonalMask.make_causal().make_local_attention_from_bottomright(2)",
+         blocks.make_causal().make_local_attention_from_bottomright(2), (5, 7), {**bottom, "window": [1, 0]}),
     ):
         shown = {"visible": mask.materialize(sizes).eq(0).numpy(), **(packed if name.startswith("blocks") else {})}
         record.keep(name, {"call": text, "options": options}, shown)
