@@ -190,10 +190,10 @@ def jax_cases():
     usual(attend, "mask", None, "bias", "mean", 0.3, causal, grouped={})
     attend("empty_bias", {}, {"bias": ("bias", hiding_bias())}, empty="nan")
     attend("window_number", {"window": [1, 1], "align": "TopLeft"}, {"local_window_size": 1})
-    attend("window", {"window": [2, 1], "align": "TopLeft"}, {"local_window_size": (2, 1)})
+    attend("window", {"window": [1, 2], "align": "TopLeft"}, {"local_window_size": (1, 2)})
     attend("window_causal", {"window": [1, -1], "causal": "TopLeft", "align": "TopLeft"}, {"local_window_size": 1, **causal})
     lengths = {"query_seq_lengths": ("query_lengths", np.array([3, 2], "int32")),
-               "key_value_seq_lengths": ("key_lengths", np.array([3, 5], "int32"))}
+               "key_value_seq_lengths": ("key_lengths", np.array([2, 5], "int32"))}
     attend("lengths", {}, lengths, empty="zero")
     attend("lengths_causal", {"causal": "TopLeft"}, {**lengths, **causal}, empty="zero")
     attend("no_keys", {}, {"key_value_seq_lengths": ("key_lengths", np.array([0, 5], "int32"))}, empty="mean")
