@@ -31,11 +31,15 @@ class TestOpcheck:
         {"dropout_p": 0.3, "dropout_key": 7, "causal": "bottom_right"},
         {"weights": "dropped", "logsumexp": True, "dropout_p": 0.3, "dropout_key": 7},
         {"bias": (H, L, S), "alibi_slopes": (H,), "sinks": (H,), "window_left": 3, "softcap": 2.0},
-    ], ids=["plain", "dropout", "weights", "terms"])
+        {"align": "lengths", "key_lengths": [7, 4], "query_lengths": [5, 3], "logsumexp": True},
+    ], ids=["plain", "dropout", "weights", "terms", "lengths"])
     def test_attention(self, options, dtype):
         options = dict(options)
         if "dropout_key" in options:
             options["dropout_key"] = torch.tensor(options["dropout_key"])
+        for name in ("key_lengths", "query_lengths"):
+            if name in options:
+                options[name] = torch.tensor(options[name])
         if "bias" in options:
             for name in ("bias", "alibi_slopes", "sinks"):
                 options[name] = torch.randn(options[name], dtype=dtype, requires_grad=True)
@@ -257,7 +261,8 @@ class TestCompile:
         {"mask": Mask.key_lengths(torch.tensor([7, 4])) & Mask(torch.ones(L, S, dtype=torch.bool))},
         {"dropout_p": 0.3, "dropout_key": torch.tensor(5)},
         {"logsumexp": True, "softcap": 2.0, "window": (2, 1)},
-    ], ids=["causal", "masks", "dropout", "logsumexp"])
+        {"align": "lengths", "mask": Mask.key_lengths(torch.tensor([7, 4])) & Mask.query_lengths(torch.tensor([5, 3]))},
+    ], ids=["causal", "masks", "dropout", "logsumexp", "lengths"])
     def test_forward_and_backward(self, options):
         module = Attend(**options)
         compiled = torch.compile(module, fullgraph=True)

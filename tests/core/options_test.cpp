@@ -42,6 +42,8 @@ TEST_CASE("every value of the options has the name that messages and files use",
                         {Backend::Reference, "reference"},
                         {Backend::Torch, "torch"},
                         {Backend::Native, "native"}});
+  check_names<Align>(
+      {{Align::BottomRight, "bottom-right"}, {Align::TopLeft, "top-left"}, {Align::Lengths, "lengths"}});
   check_names<Weights>({{Weights::None, "none"}, {Weights::Clean, "clean"}, {Weights::Dropped, "dropped"}});
 }
 
@@ -65,6 +67,7 @@ TEST_CASE("options that nobody set ask for nothing but attention", "[options]") 
   CHECK_FALSE(options.scale);
   CHECK(options.causal == Causal::None);
   CHECK_FALSE(options.window.bounded());
+  CHECK(options.align == Align::BottomRight);
   CHECK_FALSE(options.softcap);
   CHECK_FALSE(options.softmax_plus_one);
   CHECK(options.dropout_p == 0);
@@ -98,7 +101,7 @@ std::vector<std::string> names(const Options& options) {
 TEST_CASE("options are visited by name, in the order of declaration", "[option_list]") {
   CHECK(names(ExampleOptions()) == std::vector<std::string>{"d_in", "bias", "a_long_name_of_a_member"});
   CHECK(names(Window()) == std::vector<std::string>{"left", "right"});
-  CHECK(names(AttentionOptions()) == std::vector<std::string>{"scale", "causal", "window", "softcap",
+  CHECK(names(AttentionOptions()) == std::vector<std::string>{"scale", "causal", "window", "align", "softcap",
                                                               "softmax_plus_one", "dropout_p",
                                                               "dropout_stream", "backend"});
 }

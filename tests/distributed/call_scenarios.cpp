@@ -176,6 +176,9 @@ void check_context_calls_that_differ(const std::shared_ptr<Group>& group) {
           [&] { attend(x, {}, {.sinks = at::full({heads}, other ? 0.25 : 0.5)}); });
   refused("the calls differ: rank 0 has key_lengths: (",
           [&] { attend(x, {}, {.mask = Mask::key_lengths(at::full({1}, other ? 3 : 4, at::kLong))}); });
+  refused("on rank {}: expected batch items of one length, got Align::Lengths or query_lengths", [&] {
+    attend(x, {}, {.mask = other ? Mask::query_lengths(at::full({1}, 3, at::kLong)) : Mask()});
+  });
   refused("the calls differ: rank 0 has gradients: q true",
           [&] { attend(other ? x : x.detach().requires_grad_(), {}, {}); });
   differing.refused("the calls differ: rank 0 calls context_attention, rank {} calls Group::barrier", [&] {

@@ -4,11 +4,14 @@
 #include <string>
 #include <vector>
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
+#include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <catch2/catch_test_macros.hpp>
@@ -265,6 +268,44 @@ TEST_CASE("a mask of documents skips tiles of each item by lengths", "[align]") 
   check_items(call, lengths);
 }
 
+TEST_CASE("functions of pairs are told the lengths of their item", "[align]") {
+  at::manual_seed(5);
+  const auto backend = GENERATE(Backend::Native, Backend::Reference);
+  const auto x = at::randn({2, 2, 9, 8}), lengths = at::tensor({9, 4}), rows = at::tensor({6, 7});
+  const auto score = score_mod(
+      [](auto s, auto pair) { return s + 0.5f * (pair.queries * pair.key - pair.keys * pair.query); });
+  const auto y = attention(x, x, x, {.align = Align::Lengths, .backend = backend},
+                           {.mask = Mask::key_lengths(lengths) & Mask::query_lengths(rows), .score = score})
+                     .output;
+  for (int64_t b = 0; b < 2; ++b) {
+    const auto queries = rows[b].item<int64_t>(), keys = lengths[b].item<int64_t>();
+    const auto first = std::max<int64_t>(queries - keys, 0);
+    const auto i = at::arange(first, queries).unsqueeze(1) + keys - queries, j = at::arange(keys);
+    const auto k = x.narrow(0, b, 1).slice(2, 0, keys);
+    const auto bias = (0.5 * (queries * j - keys * i)).to(at::kFloat);
+    CHECK_CLOSE(y[b].slice(1, first, queries),
+                attention(x.narrow(0, b, 1).slice(2, first, queries), k, k, {.backend = Backend::Reference},
+                          Mask::bias(bias))[0]);
+  }
+}
+
+TEST_CASE("items by lengths add to a shared bias in one order", "[align]") {
+  at::manual_seed(13);
+  const int threads = at::get_num_threads();
+  const auto x = at::randn({64, 1, 16, 32});
+  const auto lengths = Mask::key_lengths(at::randint(1, 17, {64}, at::kLong));
+  const auto gradient = [&](int count) {
+    at::set_num_threads(count);
+    const auto bias = at::zeros({16, 16}).requires_grad_();
+    const auto y =
+        attention(x, x, x, {.align = Align::Lengths, .backend = Backend::Native}, lengths & Mask::bias(bias));
+    return torch::autograd::grad({(y * x).sum()}, {bias})[0];
+  };
+  const auto alone = gradient(1);
+  for (int n = 0; n < 5; ++n) CHECK(bit_equal(gradient(8), alone));
+  at::set_num_threads(threads);
+}
+
 TEST_CASE("queries at the top left stand at their own keys", "[align]") {
   at::manual_seed(6);
   const auto backend = GENERATE(Backend::Auto, Backend::Reference);
@@ -379,9 +420,10 @@ TEST_CASE("a table of position biases counts from the bottom right alone", "[ali
 
 TEST_CASE("kept tiles serve a call whose query lengths differ", "[align]") {
   at::manual_seed(12);
-  const auto document = captured_indices(at::arange(400).div(90, "floor").to(at::kInt));
+  const auto document = captured_indices(
+      at::stack({at::arange(400).div(90, "floor"), at::arange(400).div(150, "floor")}).to(at::kInt));
   const auto mask =
-      mask_mod([=](auto pair) { return document(pair.query) == document(pair.key + 0 * pair.batch); });
+      mask_mod([=](auto pair) { return document(pair.batch, pair.query) == document(pair.batch, pair.key); });
   const auto x = at::randn({2, 2, 400, 8});
   const auto kept = BlockMask::kept(mask, 2, 2, 400, 400);
   const AttentionExtras lengths{.mask = Mask::query_lengths(at::tensor({130, 400})), .block_mask = kept};

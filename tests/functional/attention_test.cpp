@@ -113,6 +113,8 @@ TEST_CASE("attention equals the loops of its definition", "[attention]") {
     call.options.align = GENERATE(Align::BottomRight, Align::TopLeft, Align::Lengths);
     call.options.window = GENERATE(Window{}, Window{2, 1});
     call.slopes = at::rand({2, 4}, at::kDouble);
+    call.keep = at::rand({1, 4, 5, 7}).gt(0.2);
+    call.bias = at::randn({2, 1, 5, 1}, at::kDouble);
     call.key_lengths = at::tensor({6, 2});
     if (GENERATE(true, false)) call.query_lengths = at::tensor({3, 5});
   }

@@ -45,7 +45,12 @@ Outcome run(const OptionCall& call, bool emulated) {
   at::manual_seed(17);
   const auto problem = normalize("attention", call.q, call.k, call.v, call.options, call.extras).problem;
   Outcome outcome;
-  outcome.result = emulated ? cuda::run_with(kEmulatedSoftmax, problem) : kernels::reference::run(problem);
+  const auto emulate = [](const kernels::Problem& one) {
+    return kernels::Outcome{cuda::run_with(kEmulatedSoftmax, one), {}};
+  };
+  outcome.result = !emulated           ? kernels::reference::run(problem)
+                   : problem.sequences ? kernels::run_by_sequence(problem, emulate).result
+                                       : emulate(problem).result;
   std::vector<at::Tensor> leaves = {call.q, call.k, call.v};
   for (const auto& bias : call.extras.mask.bias_terms()) {
     if (bias.requires_grad()) leaves.push_back(bias);

@@ -54,10 +54,10 @@ at::Tensor zigzag_gather(const at::Tensor& part, Group& group, int64_t dim);
 /// All processes make the same calls, backward passes included, in the same order. With one process it is
 /// attention().
 /// Throws c10::ValueError in all processes, before any tensor is sent, if one process passes arguments that
-/// attention() refuses, requests weights or DropoutStream::Aten, uses Heads with a number of heads that W
-/// does not divide, or uses Ring with dropout or with a bias or slopes that require a gradient; or if the
-/// calls differ in shapes, dtypes, options, or a value of a mask, slopes or sinks (on a GPU, values of
-/// tensors above 1 MiB are not compared).
+/// attention() refuses, query lengths or Align::Lengths that shorten a batch item, requests weights or
+/// DropoutStream::Aten, uses Heads with a number of heads that W does not divide, or uses Ring with dropout
+/// or with a bias or slopes that require a gradient; or if the calls differ in shapes, dtypes, options, or a
+/// value of a mask, slopes or sinks (on a GPU, values of tensors above 1 MiB are not compared).
 /// Throws PeerError if another process is missing.
 ///
 ///   const AttentionOptions options{.causal = Causal::BottomRight};

@@ -10,7 +10,7 @@ namespace attentive {
 
 // Masks that have a name. Each function returns a `MaskMod` for `AttentionExtras::block_mask`, which combines
 // with a causal mask, a window and `Mask`; `explain` prints its name. Positions count as in the causal mask:
-// with L queries and S keys, query i has the position i + S - L.
+// with L queries and S keys, query i has the position i + S - L, or the one that `Align` says.
 
 /// Tokens see the tokens of their own document.
 ///
