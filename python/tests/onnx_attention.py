@@ -17,7 +17,8 @@ def onnx_attention(
     """Returns Y, present_key, present_value and qk_matmul_output, which is None unless a mode is given.
 
     q, k and v (B, heads, tokens, D), or (B, tokens, heads * D) with both numbers of heads. A mask of True keeps. The mode 0 is that
-    of the documentation, the scores before the softcap; onnx 1.23.2's reference evaluator returns those after it.
+    of the documentation, the scores before the softcap, and so is a mask of one row for all queries; onnx 1.23.2's reference
+    evaluator returns the scores after the softcap, and reads such a mask beside is_causal as if all queries were the first.
     softmax_precision 11 computes in float64; the others add nothing, since a softmax over a half type is float32 here.
     """
     merged = q.dim() == 3
@@ -37,6 +38,11 @@ def onnx_attention(
         options["window"] = left_window_size, right_window_size
         options["align"] = "lengths" if nonpad_kv_seqlen is not None else "bottom_right" if past else "top_left"
         options["causal"] = "none" if not is_causal else "top_left" if options["align"] == "top_left" else "bottom_right"
+        if nonpad_kv_seqlen is not None and not is_causal and right_window_size != 0 and (nonpad_kv_seqlen < queries).any():
+            raise NotImplementedError(
+                "onnx_attention: expected is_causal=1 or right_window_size=0 where a sequence has fewer keys than queries: a query that "
+                "stands before the first key sees nothing here, but the keys to the right of it in ONNX"
+            )
         if past:  # queries that are not as many as the new keys: the last one stands beyond the last key, or before it
             more_keys, more_queries = max(0, queries - new), max(0, new - queries)
     call = F.pad(q, (0, 0, 0, more_queries)), F.pad(k, (0, 0, 0, more_keys)), F.pad(v, (0, 0, 0, more_keys))
