@@ -54,8 +54,8 @@ struct Problem : Places {
   std::optional<uint64_t> dropout_key;
 
   /// The sequences of a packed problem, each a call of its own: those of `attention_varlen`, whose q, k and v
-  /// hold the tokens of all of them as one batch item, without masks and weights; or the batch items of a call
-  /// whose lengths differ. Rows of no sequence see nothing. Null: the problem is not packed.
+  /// hold the tokens of all of them as one batch item, without masks and weights; or the batch items of a
+  /// call whose lengths differ. Rows of no sequence see nothing. Null: the problem is not packed.
   std::shared_ptr<const std::vector<Sequence>> sequences;
   bool by_item = false;  ///< whether the sequences are the batch items, one each
 

@@ -263,9 +263,15 @@ TEST_CASE("a mask of documents skips tiles of each item by lengths", "[align]") 
   auto call = call_of(lengths, at::kFloat);
   call.options.backend = Backend::Native;
   call.options.causal = Causal::BottomRight;
+  call.extras.weights = GENERATE(Weights::None, Weights::Clean);
   const auto document = captured_indices(at::arange(500).div(130, "floor").to(at::kInt));
   call.extras.block_mask = mask_mod([=](auto pair) { return document(pair.query) == document(pair.key); });
   check_items(call, lengths);
+  call.extras.mask =
+      Mask::key_lengths(at::tensor(lengths.keys)) & Mask::query_lengths(at::tensor(lengths.queries));
+  const auto notes = explain(call.q, call.k, call.v, call.options, call.extras).notes;
+  CHECK(notes[0] ==
+        "mask function mask_mod: 10 of 35 tiles of 128 x 128 pairs are skipped, and 2 need no test");
 }
 
 TEST_CASE("functions of pairs are told the lengths of their item", "[align]") {

@@ -49,9 +49,9 @@ struct Window {
 ///   BottomRight  at key i + S - L: the last query stands at the last key, as a cache needs
 ///   TopLeft      at key i
 ///   Lengths      at key i + key_length[b] - query_length[b] of batch item b: its last real query stands at
-///                its last real key. It needs `Mask::key_lengths`; without `Mask::query_lengths`, all L queries
-///                are real. A query that would stand before the first key sees nothing. Each item equals a call
-///                of its own on q[b, :, :query_length] and k, v[b, :, :key_length]
+///                its last real key. It needs `Mask::key_lengths`; without `Mask::query_lengths`, all L
+///                queries are real. A query that would stand before the first key sees nothing. Each item
+///                equals a call of its own on q[b, :, :query_length] and k, v[b, :, :key_length]
 /// `causal` says itself where its diagonal lies: Causal::TopLeft is j <= i with every alignment, and
 /// Causal::BottomRight is j <= i + S - L, but with Lengths j <= i + key_length[b] - query_length[b].
 ///

@@ -162,8 +162,8 @@ class MaskFunction final : public PairFunction {
 /// `s` is the score after scale and softcap, before biases, ALiBi and masks, which follow. `pair` has
 /// the indices `pair.batch`, `pair.head`, `pair.query` and `pair.key`, and the lengths `pair.queries` and
 /// `pair.keys`. A query counts as windows and ALiBi do, so that the last query has the place of the last key;
-/// in packed sequences, and in batch items aligned by lengths, places count inside the sequence. The lambda may
-/// use
+/// in packed sequences, and in batch items aligned by lengths, places count inside the sequence. The lambda
+/// may use
 ///
 ///   + - * /                          of numbers and indices; indices also have %; both round down
 ///   < <= > >= == !=                  which give conditions, with & | ^ !, and where(condition, yes, no)

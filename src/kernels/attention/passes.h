@@ -214,7 +214,8 @@ struct WeightDotsTensors {
   Strided<const T> grad_weights;  ///< (B, H, L, S)
   float* dots;                    ///< (B, H, L), written
   bool dropped;                   ///< whether it is the gradient of the weights after dropout
-  /// (B, H, L, S), with rows of keys_of_head; null for a half type, whose weights are rounded: they are computed again.
+  /// (B, H, L, S), with rows of keys_of_head; null for a half type, whose weights are rounded: they are
+  /// computed again.
   const float* weights = nullptr;
 };
 

@@ -167,7 +167,8 @@ at::Tensor weights_to_read(const Call& call, const CallTensors& in, const Comput
   return weights;
 }
 
-// The dot products of the rows of weights with their incoming gradients, (B, H, L).
+// The dot products of the rows of weights with their incoming gradients, (B, H, L), where the backward pass
+// does not read the weights.
 at::Tensor weight_dots(const Call& call, const CallTensors& in, const at::Tensor& weights,
                        const Incoming& incoming) {
   if (!incoming.weights.defined()) return {};
@@ -175,6 +176,7 @@ at::Tensor weight_dots(const Call& call, const CallTensors& in, const at::Tensor
   cpu::for_element(call.element, [&](auto number) {
     using T = decltype(number);
     for_each_sequence(call, in, /*in_order=*/false, [&](const Call& one, const Sequence& place) {
+      if (reads_weights(one, incoming)) return;
       cpu::weight_dots(
           one, cpu::WeightDotsTensors<T>{
                    read<T>(in.q, place.item, place.first_query), read<T>(in.k, place.item, place.first_key),
@@ -345,9 +347,8 @@ Gradients compute_gradients(const Call& call, const CallTensors& in, Computed ou
                    {},
                    {},
                    {}};
-  const bool from_weights = reads_weights(call, incoming);
   const auto weights = weights_to_read(call, in, out, incoming);
-  const auto dots = from_weights ? at::Tensor() : weight_dots(call, in, weights, incoming);
+  const auto dots = weight_dots(call, in, weights, incoming);
   cpu::for_element(call.element, [&](auto number) {
     using T = decltype(number);
     const bool in_order = wanted.captured || terms.shared_by_sequences();
@@ -378,7 +379,7 @@ Gradients compute_gradients(const Call& call, const CallTensors& in, Computed ou
                    .weight_dots = from(read_data<float>(dots), row),
                    .weights = from(read_data<float>(weights), first_weight(call, place)),
                    .captured_lanes = captured.lanes()},
-                  from_weights);
+                  reads_weights(one, incoming));
     });
   });
   terms.finish(result);
