@@ -1,4 +1,7 @@
-"""The operator Attention of ONNX: the 93 cases of the wheel of onnx 1.23.2 through ``onnx_attention``. tools/wheel --onnx runs them."""
+"""The operator Attention of ONNX: all 93 cases of the wheel of onnx 1.23.2, and drawn calls, through ``onnx_attention``.
+
+tools/wheel --others installs that wheel and runs them.
+"""
 
 import warnings
 
@@ -11,8 +14,6 @@ onnx = pytest.importorskip("onnx")
 pytestmark = pytest.mark.long
 PLACES = ("Q", "K", "V", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen")
 TOLERANCES = {torch.float32: (1e-5, 2e-6), torch.float16: (2e-3, 2e-3), torch.bfloat16: (1e-2, 1e-2)}
-# What no option expresses, by the name of the case, with the reason. There is none.
-REFUSED = {}
 
 
 def cases():
@@ -31,7 +32,7 @@ CASES = cases()
 
 
 def test_there_are_as_many_as_the_wheel_has():
-    assert len(CASES) == 93 and len({case.name for case in CASES}) == 93 and len(REFUSED) <= 12
+    assert len(CASES) == 93 and len({case.name for case in CASES}) == 93
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.removeprefix("test_attention_"))
@@ -43,10 +44,6 @@ def test_case(case):
     attributes = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
     if "qk_matmul_output" in node.output:
         attributes.setdefault("qk_matmul_output_mode", 0)
-    if case.name in REFUSED:
-        with pytest.raises(NotImplementedError, match=REFUSED[case.name]):
-            onnx_attention(*arguments, **attributes)
-        return
     found = onnx_attention(*arguments, **attributes)
     found = [x for x, name in zip(found, node.output) if name]
     for name, got, want in zip([name for name in node.output if name], found, outputs, strict=True):
