@@ -3,8 +3,8 @@
     python tools/generators/make_framework_cases.py [LIBRARY ...]
 
 Each library runs in a temporary environment with the packages that PINS names, on the CPU, and its cases replace those
-that the bundle had of it; without a name, all libraries run, one after another. `--here LIBRARY` takes the interpreter
-as it is. A case is one call: its tensors, in the library's own layout, and its output are tensors `<case>/<name>`, and
+that the bundle had of it, with the same bytes; without a name, all libraries run, one after another, and download some
+20 GB. `--here LIBRARY` takes the interpreter as it is. A case is one call: its tensors, in the library's own layout, and its output are tensors `<case>/<name>`, and
 the metadata of its name is a JSON object that says what the call means to `attentive::attention`:
 
     library, call     name and version; the call
@@ -17,7 +17,7 @@ the metadata of its name is a JSON object that says what the call means to `atte
     differs           the numbers are not ours, and why
 
 Other tensors are named by what they mean: keep, hide, nonzero (kept where not 0), bias, key_keep, key_hide, key_lengths,
-query_lengths, alibi_slopes, sinks, bias_in_cap, logsumexp; visible stands in the place of an output where a library has
+query_lengths, alibi_slopes, sinks, logsumexp, and a recipe's bias_in_cap, key_table and head_scale; visible stands in the place of an output where a library has
 only a mask here; ends_q and ends_k are cumulative lengths.
 """
 
@@ -125,7 +125,7 @@ class Recorder:
         self.keep(name, said | ({"heads": [heads, key_heads]} if "(HD)" in layout else {}), kept)
 
     def keep(self, name, said, tensors):
-        case = f"{self.library.replace(' ', '_')}-{name}"
+        case = f"{self.library}-{name}"
         if case in self.metadata:
             raise ValueError(f"two cases are called {case}")
         self.metadata[case] = json.dumps({"library": f"{self.library} {self.version}", **said})
@@ -676,7 +676,7 @@ def main():
 
         record = globals()[f"{libraries[1]}_cases"]()
         metadata, entries = load(BUNDLE)
-        mine = lambda key: key.startswith(record.library.replace(" ", "_") + "-")
+        mine = lambda key: key.startswith(record.library + "-")
         metadata = {key: value for key, value in metadata.items() if not mine(key)} | record.metadata
         save(BUNDLE, metadata, {key: value for key, value in entries.items() if not mine(key)} | record.entries)
         print(f"{len(record.metadata)} cases of {len(metadata)}, {BUNDLE.stat().st_size} bytes")
