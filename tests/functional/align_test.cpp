@@ -467,5 +467,8 @@ TEST_CASE("a recorded call by lengths gives its weights, scores and pairs", "[al
         "and output "
         "are 0 (all of them are beyond the lengths of their items)\n"
         "1 of the other 1 batch items and heads differ\n");
-  CHECK(explain(x, x, x, {.align = Align::Lengths}, extras).notes.size() == 1);
+  CHECK(explain(x, x, x, {.align = Align::Lengths}, extras).notes ==
+        std::vector<std::string>{
+            "3 of 10 queries of all batch items see no key, the first is query 4 of batch item 0; their "
+            "weights and output are 0 (all of them are beyond the lengths of their items)"});
 }

@@ -35,7 +35,7 @@ at::Tensor visible_pairs_of_items(const Problem& problem, const Rectangle& part)
                   col = within(part.col0, place.first_key, place.keys),
                   cols = within(part.col0 + part.cols, place.first_key, place.keys) - col;
     const auto pairs = visible_pairs(sequence_of(problem, n), {row, rows, col, cols});
-    items.push_back(at::zeros({1, problem.heads(), part.rows, part.cols}, bools));
+    items.push_back(at::zeros({1, pairs.defined() ? pairs.size(1) : 1, part.rows, part.cols}, bools));
     auto shown = items.back()
                      .narrow(2, std::max<int64_t>(place.first_query - part.row0, 0), rows)
                      .narrow(3, std::max<int64_t>(place.first_key - part.col0, 0), cols);
