@@ -1,4 +1,4 @@
-// Examples of docs/guide/own_scores.md.
+// Examples of docs/guide/own_scores.md and docs/guide/from_another_framework.md.
 
 #include <ATen/ATen.h>
 
@@ -117,4 +117,28 @@ EXAMPLE(own_block_mask_tensor) {
   std::cout << count.empty << " of " << count.tiles << " tiles are empty, " << count.full << " are full\n";
   for (int layer = 0; layer < 2; ++layer)
     attention(q, k, v, {}, {.block_mask = blocks}).output.sum().backward();
+}
+
+EXAMPLE(frameworks_recipes) {
+  const auto bias = captured(at::randn({4, 64, 64})), scale = captured(at::full({4}, 10.0));
+  const auto padding = captured_indices(at::tensor({0, 5}));
+  const auto slopes = alibi_slopes(4).to(at::kBFloat16).view({4, 1});
+  const auto table = captured((slopes * at::arange(64)).to(at::kFloat) / std::sqrt(32.0));
+
+  // x-transformers: the bias inside the cap
+  const auto capped = score_mod(
+      [=](auto s, auto pair) { return 50.0f * tanh((s + bias(pair.head, pair.query, pair.key)) / 50.0f); });
+  // Llama 4: blocks of 16 tokens, counted from the first that is no padding
+  const auto blocks = mask_mod([=](auto pair) {
+    return (pair.query - padding(pair.batch)) / 16 == (pair.key - padding(pair.batch)) / 16;
+  });
+  // Falcon: slopes and their products rounded to bfloat16, scaled with the scores
+  const auto falcon = score_mod([=](auto s, auto pair) { return s + table(pair.head, pair.key); });
+  // Swin v2: the cosine of q and k of length 1, with {.scale = 1.0}
+  const auto cosine = score_mod([=](auto s, auto pair) { return s * scale(pair.head); });
+
+  const auto x = at::randn({2, 4, 64, 32}), unit = x / x.norm(2, -1, /*keepdim=*/true);
+  for (const auto& score : {capped, falcon}) attention(x, x, x, {}, {.score = score});
+  attention(x, x, x, {.causal = Causal::BottomRight}, {.block_mask = blocks});
+  attention(unit, unit, x, {.scale = 1.0}, {.score = cosine});
 }
