@@ -205,9 +205,9 @@ class AttentionContext {
 };
 
 /// The ALiBi slopes of num_heads heads as the paper's code has them, as a float32 tensor of shape
-/// (num_heads), for `AttentionExtras::alibi_slopes`: 2^(-8 h / n) for h = 1 .. n, where n is the largest power
-/// of two of at most num_heads; for the other heads, every other one of the slopes of 2 n heads, from the
-/// first on.
+/// (num_heads), for `AttentionExtras::alibi_slopes`: 2^(-8 h / n) for h = 1 .. n, where n is the largest
+/// power of two of at most num_heads; for the other heads, every other one of the slopes of 2 n heads, from
+/// the first on.
 ///
 /// Throws c10::ValueError unless num_heads > 0.
 /// Source: Press et al. 2022, "Train Short, Test Long", section 3.
