@@ -9,7 +9,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/bitwise_and.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/full.h>
 #include <c10/util/Exception.h>
 
 #include "kernels/dropout_counter.h"
@@ -149,12 +149,19 @@ at::Tensor joined(const Problem& packed, std::vector<at::Tensor> parts, bool pai
     for (auto& part : parts) part = part.transpose(1, 2);
     return at::cat(parts, 1).transpose(1, 2);  // the tokens lie in memory as (Tq, H, Dv)
   }
+  // LibTorch 2.7 cannot pad a tensor without numbers.
+  const auto widen = [&](at::Tensor& part, int64_t dim, int64_t before, int64_t after) {
+    const auto filled = [&](int64_t count) {
+      at::DimVector sizes(part.sizes());
+      sizes[dim] = count;
+      return at::full(sizes, value, part.options());
+    };
+    if (before > 0 || after > 0) part = at::cat({filled(before), part, filled(after)}, dim);
+  };
   for (size_t n = 0; n < parts.size(); ++n) {
     const auto& place = (*packed.sequences)[n];
-    at::DimVector beside;  // before and after each dimension, from the last one on
-    if (parts[n].dim() == 4) beside = {0, pairs ? packed.keys() - place.keys : 0};
-    beside.append({place.first_query, packed.queries() - place.first_query - place.queries});
-    parts[n] = at::constant_pad_nd(parts[n], beside, value);
+    if (pairs) widen(parts[n], 3, 0, packed.keys() - place.keys);
+    widen(parts[n], 2, place.first_query, packed.queries() - place.first_query - place.queries);
   }
   return at::cat(parts, 0);
 }
