@@ -36,9 +36,9 @@ BROKEN = [
     ("SelfAttention", "attend.py", 'f".dropout_p = {_probability(f, plan.dropout)}"', '".dropout_p = 0.0"'),
     ("SelfAttention", "attend.py", ".dropout_stream = kDraws", ".dropout_stream = attentive::DropoutStream::Counter"),
     ("CausalAttention", "statements.py", """register_buffer("{attribute}", {self""", """register_buffer("{attribute}_", {self"""),
-    ("SelfAttention", "statements.py", "for statement in body:\n            self.statement(statement)",
-     "for statement in sorted(body, key=lambda s: self.constructor and 'self.query' in ast.unparse(s)):\n"
-     "            self.statement(statement)"),
+    ("SelfAttention", "statements.py", "    def statements(self, body):\n",
+     "    def statements(self, body):\n"
+     "        body = sorted(body, key=lambda s: self.constructor and 'self.query' in ast.unparse(s))\n"),
 ]
 # One that binds no draws to locals: with --gxx, as clang happens to compute arguments in Python's order.
 UNORDERED = [("DrawOrder", "emit.py", "if len(drawing) > 1 and", "if len(drawing) > 99 and")]
