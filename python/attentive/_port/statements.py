@@ -133,6 +133,9 @@ class Statements:
             stores = [use for use in found if use[1]]
             if name in self.locals or not stores or name in self.inline:
                 continue
+            counters = all(isinstance(chain[-1], ast.For) and path[-1:] == ((id(chain[-1]), "body"),) for path, _, chain in stores)
+            if counters and all(any(path[: len(s)] == s for s, _, _ in stores) for path, _, _ in found):
+                continue  # each loop has its own
             common = found[0][0]
             for path, _, _ in found:
                 length = next((n for n, (a, b) in enumerate(zip(common, path, strict=False)) if a != b), min(len(common), len(path)))
