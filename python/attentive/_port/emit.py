@@ -1090,7 +1090,8 @@ class Unit:
                 except Refusal:
                     text = "{}"  # lists of tensors
                 lines.append(f"  {type_text} {identifier(field)}{' = ' + text if text != '{}' else ''};")
-            document = "/// Values as they were when the class was recorded." if kind.name == "Config" else ""
+            recorded = "/// Values as they were when the class was recorded." if any(" = " in line for line in lines) else "/// Tensors by their names."
+            document = recorded if kind.name == "Config" else ""
             out.extend([*([document] if document else documentation(own_docstring(type(kind.value)))), f"struct {name} {{", *lines, "};", ""])
 
         for name in list(self.structs):
