@@ -1,77 +1,31 @@
 #include <attentive/core/options.h>
 
+#include "core/check.h"
+
 namespace attentive {
 
 std::string_view to_string(Causal value) {
-  switch (value) {
-    case Causal::None:
-      return "none";
-    case Causal::BottomRight:
-      return "bottom-right";
-    case Causal::TopLeft:
-      return "top-left";
-  }
-  return "unknown";
+  return enum_name(value, {"none", "bottom-right", "top-left"});
 }
 
 std::string_view to_string(Align value) {
-  switch (value) {
-    case Align::BottomRight:
-      return "bottom-right";
-    case Align::TopLeft:
-      return "top-left";
-    case Align::Lengths:
-      return "lengths";
-  }
-  return "unknown";
+  return enum_name(value, {"bottom-right", "top-left", "lengths"});
 }
 
 std::string_view to_string(DropoutStream value) {
-  switch (value) {
-    case DropoutStream::Any:
-      return "any";
-    case DropoutStream::Aten:
-      return "aten";
-    case DropoutStream::Counter:
-      return "counter";
-  }
-  return "unknown";
+  return enum_name(value, {"any", "aten", "counter"});
 }
 
 std::string_view to_string(Backend value) {
-  switch (value) {
-    case Backend::Auto:
-      return "auto";
-    case Backend::Reference:
-      return "reference";
-    case Backend::Torch:
-      return "torch";
-    case Backend::Native:
-      return "native";
-  }
-  return "unknown";
+  return enum_name(value, {"auto", "reference", "torch", "native"});
 }
 
 std::string_view to_string(Weights value) {
-  switch (value) {
-    case Weights::None:
-      return "none";
-    case Weights::Clean:
-      return "clean";
-    case Weights::Dropped:
-      return "dropped";
-  }
-  return "unknown";
+  return enum_name(value, {"none", "clean", "dropped"});
 }
 
 std::string_view to_string(Normalise value) {
-  switch (value) {
-    case Normalise::Softmax:
-      return "softmax";
-    case Normalise::None:
-      return "none";
-  }
-  return "unknown";
+  return enum_name(value, {"softmax", "none"});
 }
 
 namespace {
