@@ -406,8 +406,7 @@ class Translator(Expressions, Statements):
         for name, value in [*zip(names_, given, strict=False), *((k.arg, k.value) for k in node.keywords if k.arg in names_)]:
             held = self.operand(value)
             if held.constant is UNKNOWN and held.kind in (kinds.INT, kinds.BOOL) and len(set(self.values(value))) == 1:
-                held.constant = next(iter(self.values(value)))
-                self.out(f"TORCH_CHECK({held.primary} == {self.literal(held.constant)}, {self.literal(ast.unparse(value) + ' was always ' + repr(held.constant))});")
+                held.constant = self.pinned(value, held.primary)
             bound[name] = (held.primary, held.kind, held.constant)
         rest = [self.local_node(value) for value in given[len(names_) :]]
         words = [(k.arg, self.local_node(k.value)) for k in node.keywords if k.arg not in names_]
@@ -425,10 +424,7 @@ class Translator(Expressions, Statements):
 
     def local_node(self, value):
         """A node that stands for an expression of this scope in another."""
-        made = ast.copy_location(ast.Constant(None), value)
-        made.uid = -next(self.unit.counter)
-        self.substitute(made, self.code(value), self.kind(value))
-        return made
+        return self.stand_for(self.code(value), self.kind(value), value)
 
     def chosen_return(self, body, node):
         for statement in body:

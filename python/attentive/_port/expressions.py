@@ -185,12 +185,24 @@ class Expressions:
     def substitute(self, node, code, kind):
         self.substituted[node.uid] = (code, kind)
 
+    def stand_for(self, code, kind, place, value=None):
+        """A node that stands for a text of C++."""
+        made = ast.copy_location(ast.Constant(value), place)
+        made.uid = -next(self.unit.counter)
+        self.substitute(made, code, kind)
+        return made
+
     def operand(self, node):
         constant, code = self.constant(node), self.code(node)
         if constant is UNKNOWN and self.kind(node) == kinds.STR and len(set(self.values(node))) == 1:
-            constant = next(iter(set(self.values(node))))  # a word that chooses an operation
-            self.out(f"TORCH_CHECK({code} == {self.literal(constant)}, {self.literal(ast.unparse(node) + ' was always ' + repr(constant))});")
+            constant = self.pinned(node, code)  # a word that chooses an operation
         return Operand(code, self.kind(node), constant)
+
+    def pinned(self, node, code):
+        """The one value that an expression was, which the C++ checks."""
+        value = self.values(node)[0]
+        self.out(f"TORCH_CHECK({code} == {self.literal(value)}, {self.literal(ast.unparse(node) + ' was always ' + repr(value))});")
+        return value
 
     def condition(self, node):
         """An expression as a C++ condition."""
@@ -973,7 +985,7 @@ class Expressions:
         if name == "forward":
             return self.call_module(kind, target, node)
         if name == "append" and kind.cls is nn.ParameterList:
-            return f"{target}->append({self.primary(node.args[0])}.detach().set_requires_grad(true))"
+            return f"{target}->append({self.parameter(node.args[0])})"
         if name == "insert" and kind.cls is nn.ModuleList:
             return f"{target}->insert({self.code(node.args[0])}, {self.local_copy(node.args[1], 'layer')}{'' if self.kind(node.args[1]) == Module(nn.Module) else '.ptr()'})"
         if name in ("append", "add_module") and kind.cls in (nn.ModuleList, nn.Sequential):
@@ -1080,10 +1092,7 @@ class Expressions:
                 yield from (entry for entry in self.displays[value.id] if (value.id, entry[0]) not in self.popped)
             elif keyword.arg is None and isinstance(self.kind(value), Config) and not self.is_rest(value) and self.kind(value).fields():
                 for name, held in self.kind(value).fields().items():
-                    node = ast.copy_location(ast.Constant(None), value)
-                    node.uid = -next(self.unit.counter)
-                    self.substitute(node, "{}" if held is None else f"{self.primary(value)}.{identifier(name)}", kind_of(held))
-                    yield name, node
+                    yield name, self.stand_for("{}" if held is None else f"{self.primary(value)}.{identifier(name)}", kind_of(held), value)
             elif keyword.arg is None and isinstance(value, ast.Dict):
                 yield from ((key.value, item) for key, item in zip(value.keys, value.values, strict=True))
             else:
@@ -1303,10 +1312,7 @@ class Expressions:
 
     def synthetic(self, value, node):
         """A node that stands for a Python value."""
-        made = ast.copy_location(ast.Constant(value), node)
-        made.uid = -next(self.unit.counter)
-        self.substitute(made, self.literal(value, node) if value is not None else "{}", kind_of(value))
-        return made
+        return self.stand_for(self.literal(value, node) if value is not None else "{}", kind_of(value), node, value)
 
     def call_class(self, cls, node):
         if cls in (int, float, bool, str):
@@ -1482,13 +1488,17 @@ class Expressions:
         else:
             self.out(f"{name}->push_back({self.module_text(node)});")
 
+    def parameter(self, node):
+        """The text of an nn.Parameter of an expression."""
+        return f"{self.primary(node)}.detach().set_requires_grad(true)"
+
     def put_parameter(self, name, node):
-        self.out(f"{name}->append({primary(self.code(node))}.detach().set_requires_grad(true));")
+        self.out(f"{name}->append({self.parameter(node)});")
 
     def put_entry(self, target, kind, key, value):
         """Puts a module or a parameter into an nn.ModuleDict or nn.ParameterDict."""
         if kind.cls is nn.ParameterDict:
-            self.out(f"{target}->insert({key}, {primary(self.code(value))}.detach().set_requires_grad(true));")
+            self.out(f"{target}->insert({key}, {self.parameter(value)});")
         else:
             self.out(f"{target}->update({{{{{key}, {self.local_copy(value, 'layer')}.ptr()}}}});")
 
@@ -1518,7 +1528,7 @@ class Expressions:
             pairs = [(ast.Constant(k.arg), k.value) for k in items.keywords]
         elif isinstance(items, ast.DictComp) and len(items.generators) == 1:
             one = items.generators[0]
-            self.loop(one.iter, one.target, lambda: self.put_entry(name, Module(cls), self.code(items.key), items.value), ast.copy_location(ast.ListComp(items.key, []), node))
+            self.loop(one.iter, one.target, lambda: self.put_entry(name, Module(cls), self.code(items.key), items.value), node)
             return
         elif isinstance(items, ast.Name) and items.id in self.dicts:
             for key, text in self.dicts[items.id]:
@@ -1704,16 +1714,7 @@ class Expressions:
         item, name = self.element_kind(self.kind(node), 0), self.fresh("pairs")
         parts = [ast.copy_location(ast.Name(self.fresh("part"), ast.Store()), node) for _ in (self.zipped(node) if node.func.id == "zip" else "ab")]
         self.out(f"std::vector<{cpp_type(item, node)}> {name};")
-        saved = dict(self.locals), set(self.local_names)
-        header, bindings = self.iteration(node, ast.Tuple(parts, ast.Store()), node)
-        self.out(header + " {")
-        self.depth += 1
-        for binding in bindings:
-            binding()
-        self.out(f"{name}.push_back({{{', '.join(part.id for part in parts)}}});")
-        self.depth -= 1
-        self.out("}")
-        self.locals, self.local_names = saved
+        self.loop(node, ast.Tuple(parts, ast.Store()), lambda: self.out(f"{name}.push_back({{{', '.join(part.id for part in parts)}}});"), node)
         return name
 
     call_enumerate = call_zip

@@ -778,7 +778,7 @@ class Statements:
             flat = value.args[0] if isinstance(value, ast.Call) and self.static(value.func) is nn.Parameter and value.args else value
             if name in recorder.registered or recorder.inherited(name):
                 self.unit.helper("tie_parameter")
-                self.out(f'{target} = tie_parameter(*this, "{name}", {primary(self.code(flat))}.detach().set_requires_grad(true));')
+                self.out(f'{target} = tie_parameter(*this, "{name}", {self.parameter(flat)});')
                 return
             if self.constructor:
                 recorder.registered.add(name)
@@ -863,8 +863,7 @@ class Statements:
                 owner = held
             if isinstance(value, ast.Call) and self.static(value.func) is nn.Parameter and not any(self.kind(a) is None for a in value.args):
                 self.unit.helper("tie_parameter")
-                text = f"{primary(self.code(value))}.detach().set_requires_grad(true)"
-                self.out(f'{owner}->{names.member(target.attr)} = tie_parameter(*{owner}, "{target.attr}", {text});')
+                self.out(f'{owner}->{names.member(target.attr)} = tie_parameter(*{owner}, "{target.attr}", {self.parameter(value)});')
                 return
             self.unit.helper("tie_parameter")
             self.out(f'{owner}->{names.member(target.attr)} = tie_parameter(*{owner}, "{target.attr}", {self.code(value)});')
@@ -1164,7 +1163,7 @@ class Statements:
         body()
         self.depth -= 1
         self.out("}")
-        if isinstance(node, ast.ListComp | ast.GeneratorExp):
+        if not isinstance(node, ast.stmt):
             self.locals, self.local_names, self.inline = saved
 
     def same_lengths(self, nodes):
