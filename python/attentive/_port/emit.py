@@ -585,7 +585,7 @@ class ClassTranslation:
 
     def moves(self):
         """Overrides of to() that move the buffers which are no part of the state."""
-        unsaved = [name for name in self.unsaved if name in self.members]
+        unsaved = [name for name in self.members if name in self.unsaved]
         if not unsaved:
             return []
         out = ["  // Buffers that are not saved move with the module."]
