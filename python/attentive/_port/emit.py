@@ -69,6 +69,7 @@ class Translator(Expressions, Statements):
         self.locals, self.inline, self.renamed, self.narrowed = {}, {}, {}, {}
         self.statics, self.substituted = {}, {}
         self.lines, self.depth, self.ordered, self.hoisted = [], 0, set(), {}
+        self.words = {}  # locals that are one string that the source writes
         self.declarations, self.dicts, self.displays, self.pointers, self.promoted, self.kept_lists, self.popped = {}, {}, {}, set(), set(), set(), set()
         self.blind, self.base_call, self.stars, self.class_words, self.any_calls, self.standins, self.choices = False, "", {}, {}, set(), {}, {}
         self.in_template = cls is not None and cls.template_parameters() != []
@@ -344,6 +345,8 @@ class Translator(Expressions, Statements):
         if isinstance(value, nn.Module) and not is_own(type(value)) and not list(value.parameters()):
             if repr(value) == repr(type(value)()):
                 return modules.construct(type(value), [], {})
+        if inspect.isfunction(value) and parameter.kind == kinds.CALLABLE:
+            return self.function_value(value, node)
         return self.literal(parameter.default, node)
 
     def argument(self, node, kind):
@@ -565,7 +568,7 @@ class ClassTranslation:
             path, inner = self.unit.loaded.definition(vars(owner)[name])
             signature = self.unit.signature(inner, path, self.unit.translation(owner), None)
             return [f"  virtual {signature.result} {names.member(name, self.unit.class_names)}({signature.text('')}) {{",
-                    f'    TORCH_CHECK(false, "{self.cls.__name__}.{name} is for derived classes");', "  }"]
+                    f'    C10_THROW_ERROR(Error, "{self.cls.__name__}.{name} is for derived classes");', "  }"]
         translator = self.unit.translator(tree, self.path, self, self.owners())
         translator.translate()
         signature = translator.signature()
@@ -695,6 +698,7 @@ class Unit:
 
     def reset(self):
         self.items, self.functions, self.structs = [], {}, {}
+        self.left_out = set()  # (struct, field) of displays that do not name the field
         self.helpers, self.includes, self.includes_std = [], set(), set()
         self.notes, self.never_ran, self.recognised, self.composed = [], [], [], []
         self.emitted = set()
@@ -883,15 +887,17 @@ class Unit:
         decorators = {getattr(d, "id", getattr(d, "attr", "")) for d in tree.decorator_list}
         plain = tree.name == "__init__"  # the constructor of a class that is no module
         first = ordered[0].arg if ordered and (cls is not None or plain) and "staticmethod" not in decorators else None
-        inherit = self.inherited_arguments(tree, cls)
-        if inherit is not None:
-            return inherit
         stored = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         mutated = {
             n.value.id for n in ast.walk(tree) if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store) and isinstance(n.value, ast.Name)} | {
             n.func.value.id for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in ("append", "extend", "insert", "pop", "reverse") and isinstance(n.func.value, ast.Name)} | {
             n.value.id for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store) and isinstance(n.value, ast.Name)}
         parameters = []
+        inherited, given = self.inherited_arguments(tree, cls)
+        if inherited is not None:
+            own = [self.parameter(a, tree, path, owners, defaults, a.arg in stored) for a in [*ordered[1:], *arguments.kwonlyargs]]
+            parameters = [*own[: len(ordered) - 1], *(p for p in inherited.parameters if p.name not in given), *own[len(ordered) - 1 :]]
+            return Signature(parameters, inherited.result, inherited.text)
         for argument in ordered:
             if argument.arg != first:
                 parameters.append(self.parameter(argument, tree, path, owners, defaults, argument.arg in stored))
@@ -927,14 +933,15 @@ class Unit:
         return Signature(parameters, result, text)
 
     def inherited_arguments(self, tree, cls):
-        """The signature of a constructor that only hands on *args and **kwargs."""
+        """Of a constructor that hands its *args and **kwargs on to the base's: the signature of that one, and the names that it gives itself."""
         if cls is None or tree.name != "__init__" or tree.args.vararg is None or not is_own(cls.base):
-            return None
-        if any(isinstance(n, ast.Call) and any(isinstance(a, ast.Starred) for a in n.args) for n in ast.walk(tree)):
-            owner = next(b for b in cls.base.__mro__ if "__init__" in vars(b))
-            path, inner = self.loaded.definition(owner.__init__)
-            return self.signature(inner, path, self.translation(owner), None)
-        return None
+            return None, ()
+        for call in ast.walk(tree):
+            if isinstance(call, ast.Call) and any(isinstance(a, ast.Starred) for a in call.args):
+                owner = next(b for b in cls.base.__mro__ if "__init__" in vars(b))
+                path, inner = self.loaded.definition(owner.__init__)
+                return self.signature(inner, path, self.translation(owner), None), {k.arg for k in call.keywords if k.arg}
+        return None, ()
 
     def parameter(self, argument, tree, path, owners, defaults, changed):
         name, recorder = argument.arg, self.recorder
@@ -1085,7 +1092,8 @@ class Unit:
                     text = "{}" if isinstance(field_kind, Tensor) else schema.literal(value)
                 except Refusal:
                     text = "{}"  # lists of tensors
-                lines.append(f"  {type_text} {identifier(field)}{' = ' + text if text != '{}' else ''};")
+                bare = text == "{}" and (name, field) not in self.left_out
+                lines.append(f"  {type_text} {identifier(field)}{'' if bare else ' = ' + text};")
             recorded = "/// Values as they were when the class was recorded." if any(" = " in line for line in lines) else "/// Tensors by their names."
             document = recorded if kind.name == "Config" else ""
             out.extend([*([document] if document else documentation(own_docstring(type(kind.value)))), f"struct {name} {{", *lines, "};", ""])

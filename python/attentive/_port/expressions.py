@@ -75,7 +75,8 @@ class Expressions:
         if isinstance(node, ast.Constant):
             return kind_of(node.value) if node.value is not ... else None
         if isinstance(node, ast.Name) and self.blind:
-            return None
+            value = self.static(node)
+            return kind_of(value) if isinstance(value, bool | int | float | str) else None
         if isinstance(node, ast.GeneratorExp):
             return List(self.kind(node.elt))
         if isinstance(node, ast.Call) and self.static(node.func) is reversed:
@@ -106,7 +107,10 @@ class Expressions:
         if isinstance(node, ast.BinOp) and self.blind:
             left, right = self.kind(node.left), self.kind(node.right)
             return left if isinstance(left, Tensor) else right if isinstance(right, Tensor) else left
-        return None
+        if isinstance(node, ast.UnaryOp):
+            return self.kind(node.operand)
+        kind = self.unit.recorder.kind(node) if self.blind else None  # of every call
+        return kind if isinstance(kind, Tensor) else None
 
     def values(self, node):
         return self.unit.recorder.values(node, self.owners) if not self.blind else []
@@ -147,6 +151,8 @@ class Expressions:
             return "".join(part.value for part in node.values)
         if isinstance(node, ast.Name) and node.id in self.inline:
             return self.inline[node.id][2]
+        if isinstance(node, ast.Name) and node.id in self.words and not self.blind:
+            return self.words[node.id]
         if isinstance(node, ast.Name | ast.Attribute):
             value = self.static(node)
             if value is None or not isinstance(value, bool | int | float | str | torch.dtype):
@@ -255,7 +261,8 @@ class Expressions:
         if name in self.locals or name in self.local_names:
             if self.locals.get(name, kinds.NONE) == kinds.NONE and self.kind(node) in (kinds.NONE, None):
                 return "{}"
-            return identifier(name)
+            held = isinstance(self.locals.get(name), Optional) and self.kind(node) in kinds.NUMBERS
+            return f"{identifier(name)}.value()" if held else identifier(name)
         if name in self.globals or name in self.statics:
             value = self.static(node)
             if isinstance(value, types.FunctionType) and self.unit.loaded.definition(value):
@@ -267,6 +274,8 @@ class Expressions:
 
     def function_value(self, function, node):
         """An own function or one of torch as a value."""
+        if function.__name__ == "deprecated_init":  # nn.init's names before PyTorch 0.4
+            function = inspect.getclosurevars(function).nonlocals["meth"]
         if self.unit.loaded.definition(function):
             return f"[](const torch::Tensor& x) {{ return {self.unit.function(function, node)}(x); }}"
         call = schema.call(function.__name__, [Operand("x", Tensor())], {}, method=False, where=where_of(function))
@@ -286,12 +295,17 @@ class Expressions:
             return self.literal(value, node)
         kind = self.kind(node.value)
         if isinstance(node.value, ast.Call) and getattr(self.static(node.value.func), "__name__", "") == "finfo":
+            limits, dtype = self.static(node.value.func), self.static(node.value.args[0])
+            if limits.__module__ == "numpy" and dtype is not None:
+                return self.literal(float(getattr(limits(dtype), name)), node)
             text = schema.finfo(self.operand(node.value.args[0]), name)
             if "finfo(" in text:
                 self.unit.helper("finfo")
             return text
         if isinstance(kind, Tensor):
             return schema.attribute(name, self.operand(node.value))
+        if kind == kinds.PACKED:
+            return f"{self.primary(node.value)}.{name}()"
         if isinstance(kind, Many) and isinstance(kind.kinds[0], Module):
             raise Refusal(f"`{ast.unparse(node)[:60]}`: {names.describe(kind)} have no attribute in common in C++", node)
         if isinstance(kind, Module):
@@ -417,6 +431,8 @@ class Expressions:
                 continue
             if length is None:
                 raise Refusal(f"`*{ast.unparse(value)[:40]}` has no fixed length", item)
+            if length == 0:
+                continue
             base = self.local_copy(value) if not isinstance(kind, Size) else None
             for at in range(length):
                 node = ast.copy_location(ast.Constant(0), item)
@@ -465,6 +481,7 @@ class Expressions:
             if name not in fields and self.kind(value) != kinds.NONE and not names.is_setting(self.kind(value)):
                 raise Refusal(f"`{ast.unparse(node)[:60]}`: {name}, {names.describe(self.kind(value))}, cannot be a field of a struct", node)
         parts = [f".{identifier(name)} = {self.code(given[name])}" for name in fields if name in given and self.kind(given[name]) != kinds.NONE]
+        self.unit.left_out.update((kind.name, name) for name in fields if name not in given or self.kind(given[name]) == kinds.NONE)
         return f"{kind.name}{{{', '.join(parts)}}}"
 
     def code_JoinedStr(self, node):
@@ -659,6 +676,8 @@ class Expressions:
     def compare_none(self, left, kind, negated, node):
         if kind == kinds.NONE:
             return "false" if negated else "true"
+        if self.is_self(left) and self.cls is not None:
+            return "true" if negated else "false"
         if kind is None:
             raise Refusal(f"`{ast.unparse(left)[:60]}` never ran", node)
         if isinstance(kind, Tensor):
@@ -753,6 +772,8 @@ class Expressions:
                 return self.slice_of(value, index)
             at = self.constant(index)
             base = self.primary(value) if not self.code(value).startswith("{") else f"{cpp_type(kind, node)}{self.code(value)}"
+            if base.startswith("std::vector<int64_t>(") and base.endswith("->end())") and isinstance(at, int):
+                return f"{base.removeprefix('std::vector<int64_t>(').partition('->begin()')[0]}->at({at % len(kind.items)})"  # sizes of a layer
             return f"{base}.end()[{at}]" if isinstance(at, int) and at < 0 else f"{base}[{self.code(index)}]"
         if isinstance(value, ast.Name) and value.id in self.displays and isinstance(self.constant(index), str):
             return self.code(dict(self.displays[value.id])[self.constant(index)])
@@ -966,7 +987,7 @@ class Expressions:
         definition = self.unit.loaded.definition(function)
         if derived and definition and not self.unit.recorder.called(definition[1]):
             function = getattr(derived[0], name)
-        return f"{names.member(name, self.unit.class_names)}({', '.join(self.bind(function, node))})"
+        return f"{self.member(name)}({', '.join(self.bind(function, node))})"
 
     def apply(self, node):
         target = node.args[0]
@@ -1128,6 +1149,8 @@ class Expressions:
 
     def call_static(self, target, node):
         """A call of something that the source names."""
+        if getattr(target, "makes_layer", False):
+            return self.weight_norm(node)
         if isinstance(target, functools.partial):
             return self.call_partial(target, node)
         if target is functools.partial:
@@ -1155,7 +1178,7 @@ class Expressions:
         if definition is not None and isinstance(definition[1], ast.Lambda):
             return self.inlined(target, definition[1], [ast.copy_location(ast.Return(definition[1].body), node)], definition[0], node)
         if definition is not None:
-            return self.call_function(target, definition, node)
+            return self.checkpointed(definition[1], node) or self.call_function(target, definition, node)
         if name == "deepcopy" and module == "copy":
             self.unit.helper("copy_of")
             self.unit.copies = True
@@ -1174,6 +1197,15 @@ class Expressions:
         if operator is inspect.getmodule(target):
             raise Refusal(f"operator.{name} has no translation", node)
         raise Refusal(f"the source of {name or target} is not at hand; only own classes and functions, torch, math and einops are translated", node)
+
+    def weight_norm(self, node):
+        """torch.nn.utils.weight_norm: the class of layers.py that stands for it."""
+        kind, dim = self.kind(node), next((k.value for k in node.keywords if k.arg == "dim"), node.args[2] if len(node.args) > 2 else None)
+        if not isinstance(kind, Module):
+            raise Refusal("weight_norm of layers of several classes; write one call for each", node)
+        self.unit.need_class(kind.cls)
+        self.note(f"{self.unit.loaded.place(self.path, node.lineno)}: weight_norm makes a {kind.cls.__name__}, a class of its own")
+        return f"{names.holder(kind)}({self.code(node.args[0])}, {'0' if dim is None else '-1' if is_none(dim) else self.code(dim)})"
 
     def from_pretrained(self, node):
         """nn.Embedding.from_pretrained."""
@@ -1244,6 +1276,25 @@ class Expressions:
             return None
         raise Refusal(f"`{ast.unparse(node)[:60]}`: numpy's {name} has no translation", node)
 
+    def checkpointed(self, function, node):
+        """A call of an own `checkpoint(function, inputs, ...)`, which returns `function(*inputs)` unless a custom autograd.Function
+        shall compute it again in the backward pass; None for another function."""
+        names = [a.arg for a in function.args.args[:2]]
+        returned = [ast.unparse(n.value) for n in ast.walk(function) if isinstance(n, ast.Return) and n.value is not None]
+        if len(names) < 2 or len(node.args) < 2 or not isinstance(node.args[1], ast.Tuple | ast.List) or f"{names[0]}(*{names[1]})" not in returned or not any(
+            f".apply({names[0]}, " in text for text in returned):
+            return None
+        if any(isinstance(m, nn.modules.dropout._DropoutNd) and m.p > 0 for m in self.unit.root.modules()):
+            raise Refusal(f"`{ast.unparse(node.func)}` computes its function again in the backward pass, with other dropout; turn it off, or dropout", node)
+        return self.call_directly(node, node.args[1].elts)
+
+    def call_directly(self, node, arguments):
+        """A checkpoint's function, called where Python calls the checkpoint."""
+        self.note(f"{self.unit.loaded.place(self.path, node.lineno)}: checkpoint(...) calls its function directly, with the same numbers and more memory")
+        call = ast.copy_location(ast.Call(node.args[0], arguments, []), node)
+        call.uid = node.uid
+        return self.code_Call(call)
+
     def call_torch(self, target, name, node):
         where = where_of(target)
         if name in ("from_numpy", "as_tensor", "tensor") and node.args and isinstance(self.kind(node.args[0]), Tensor) and self.kind(node.args[0]).numpy:
@@ -1254,10 +1305,7 @@ class Expressions:
         if name == "apply" and "autograd" in (getattr(target, "__module__", None) or ""):
             raise Refusal(f"`{ast.unparse(node.func)}` is a custom autograd.Function; write its forward with operations of torch", node)
         if name == "checkpoint" and node.args:
-            self.note(f"{self.unit.loaded.place(self.path, node.lineno)}: checkpoint(...) calls its function directly, with the same numbers and more memory")
-            call = ast.copy_location(ast.Call(node.args[0], node.args[1:], []), node)
-            call.uid = node.uid
-            return self.code_Call(call)
+            return self.call_directly(node, node.args[1:])
         if name in ("compile", "no_grad", "script", "custom_fwd") or where == "refused":
             raise Refusal(f"{getattr(target, '__module__', 'torch')}.{name} has no translation", node)
         if name == "multi_head_attention_forward":
@@ -1268,8 +1316,8 @@ class Expressions:
             raise Refusal(f"`{ast.unparse(node)[:60]}` hands on **kwargs", node)
         if name == "from_pretrained" and isinstance(self.kind(node), Module) and self.kind(node).cls is nn.Embedding:
             return self.from_pretrained(node)
-        if name == "trunc_normal_":
-            self.unit.helper("trunc_normal_")
+        if name in ("trunc_normal_", "gumbel_softmax"):
+            self.unit.helper(name)
         if name == "calculate_gain" and arguments and arguments[0].constant is UNKNOWN:
             self.unit.helper("calculate_gain")
             return f"calculate_gain({', '.join(a.code for a in (*arguments, *keywords.values()))})"
@@ -1396,6 +1444,9 @@ class Expressions:
         keywords = self.keywords(node)
         if None in keywords:
             raise Refusal(f"`{ast.unparse(node)[:60]}` hands on **kwargs", node)
+        made = self.modules(node)
+        if cls in (nn.Softmax, nn.LogSoftmax, nn.Softmin) and not arguments and not keywords and len({m.dim for m in made}) == 1 and made[0].dim is not None:
+            keywords["dim"] = Operand(str(made[0].dim), kinds.INT, made[0].dim)
         dtype = keywords.pop("dtype", None) if modules.draws(cls) or "weight" in getattr(cls, "__annotations__", {}) else None
         text = self.at(node, modules.construct, cls, arguments, keywords)
         if dtype is not None and dtype.kind != kinds.NONE:

@@ -34,6 +34,7 @@ class Simple(Kind):
 
 NONE, INT, FLOAT, BOOL, STR = (Simple(name) for name in ("None", "int", "float", "bool", "str"))
 DTYPE, DEVICE, RANGE, CALLABLE, SLICE = (Simple(name) for name in ("dtype", "device", "range", "callable", "slice"))
+PACKED = Simple("packed sequence")
 NUMBERS = (INT, FLOAT, BOOL)
 _lambdas = {}  # one function for each lambda of the source, which Python makes anew whenever it runs
 
@@ -169,6 +170,8 @@ def kind_of(value):
         return SLICE
     if isinstance(value, torch.Size):
         return Size(len(value))
+    if isinstance(value, nn.utils.rnn.PackedSequence):
+        return PACKED
     if type(value).__name__ == "ndarray":
         return Tensor({"f": "f", "b": "b", "c": "c"}.get(value.dtype.kind, "i"), value.ndim, True) if value.dtype.kind in "fbciu" else Many((Simple("numpy"),))
     if type(value).__module__ == "numpy" and hasattr(value, "dtype"):

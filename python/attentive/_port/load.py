@@ -30,8 +30,10 @@ from torch import nn
 from .kinds import Refusal
 from .record import HOOK, instrumented, number
 
+_weight_norm = torch.nn.utils.weight_norm
 PURE = (
     *(torch.device, torch.finfo, torch.iinfo, torch.cuda.is_available, torch.cuda.device_count, torch.backends.mps.is_available),
+    importlib.util.find_spec,
     *(int, float, str, bool, complex, tuple, list, dict, set, frozenset, range, slice, len, min, max, sum, abs, round, pow),
     *(sorted, reversed, zip, enumerate, isinstance, issubclass, hasattr, getattr, type, property, staticmethod, classmethod),
     *(argparse.Namespace, types.SimpleNamespace, collections.namedtuple, collections.OrderedDict, collections.defaultdict),
@@ -113,6 +115,7 @@ class Loaded:
         self.sources, self.skipped = {}, []
         self._settings, self._values = dict(settings or {}), {}
         self._find()
+        self._stand_in_for_weight_norm()
         package = [folder.name for folder in reversed(list(_packages(self.main)))]
         name = ".".join([*package, pathlib.Path(path).stem]) if package and path.endswith(".py") else _free_name(self.main)
         self.namespace = types.ModuleType(name)
@@ -124,6 +127,24 @@ class Loaded:
         self.execute(self.main, self.namespace)
         for name in self._settings:
             self._set(name, last=True)
+
+    def _stand_in_for_weight_norm(self):
+        """Until `plain_layers`, torch.nn.utils.weight_norm returns a layer of layers.py, which has the same parameters and numbers."""
+        self.layers, self.plain_layers = None, False
+
+        def weight_norm(module, name="weight", dim=0):
+            if self.plain_layers:
+                return _weight_norm(module, name, dim)
+            if self.layers is None:
+                self.layers = sys.modules["attentive_port_layers"] = types.ModuleType("attentive_port_layers")
+                _loaded.append("attentive_port_layers")
+                self.execute(str(pathlib.Path(__file__).with_name("layers.py")), self.layers)
+            if name != "weight" or type(module) not in self.layers.CLASSES:
+                raise Refusal(f"weight_norm of {name} of a {type(module).__name__}; of Linear, Conv1d and Conv2d it is translated")
+            return self.layers.CLASSES[type(module)](module, -1 if dim is None else dim)
+
+        weight_norm.makes_layer = True
+        torch.nn.utils.weight_norm = sys.modules["torch.nn.utils.weight_norm"].weight_norm = weight_norm
 
     @property
     def dropped(self):
@@ -140,11 +161,21 @@ class Loaded:
         """The value of an expression in the file's namespace, with PyTorch's functions and `names`; `what` is for the message."""
         space = {**self.torch_names(), **vars(self.namespace), **(names or {})}
         try:
+            if "lambda" in text and what and what.startswith("--set "):
+                return self._with_lambda(text.strip(), what, space)
             return eval(compile(text.strip(), "<expression>", "eval", dont_inherit=True), space)
         except Refusal:
             raise
         except Exception as error:
             raise Refusal(f"{what or 'the expression'} {text.strip()!r}: {type(error).__name__}: {error}") from error
+
+    def _with_lambda(self, text, what, space):
+        """The value of an expression that holds a lambda, which is translated like those of the file."""
+        module = types.ModuleType(what)
+        vars(module).update(space, **{HOOK: self.recorder})
+        tree = number(ast.parse(text, what, "eval"))
+        self.sources[what] = Source(what, text, [], [], module, tree)
+        return self._run(instrumented(tree), vars(module), what)
 
     def name(self, path):
         """What a user calls a file."""

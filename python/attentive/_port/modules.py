@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from .kinds import INT, NONE, NUMBERS, UNKNOWN, Function, List, Operand, Refusal, Size, Tensor, Tuple, kind_of
+from .kinds import INT, NONE, NUMBERS, PACKED, UNKNOWN, Function, List, Operand, Optional, Refusal, Size, Tensor, Tuple, kind_of
 from .schema import MODES, elements, literal
 
 _COMPAT = ("MultiheadAttention", "Transformer", "TransformerEncoder", "TransformerDecoder", "TransformerEncoderLayer", "TransformerDecoderLayer")
@@ -174,6 +174,8 @@ def _upsample(name, given, what):
     mode = given["mode"].constant if "mode" in given else "nearest"
     count = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}.get(mode, 2 if name != "Upsample" else None)
     for key, item in (("size", "int64_t"), ("scale_factor", "double")):
+        if isinstance(getattr(given.get(key), "kind", None), Optional):
+            raise Refusal(f"{what}: {key} is None at times; give it in every call")
         if key in given and given[key].kind in NUMBERS:
             given[key] = dataclasses.replace(given[key], code=f"std::vector<{item}>({count or 'x.dim() - 2'}, {given[key].code})")
             count = count or "x"
@@ -253,19 +255,20 @@ def call(cls, object, args, kwargs, module=None):
     """The C++ text of a module's call; `module`, where it is known, tells whether a pool returns indices."""
     what, parameters = f"a call of torch.nn.{cls.__name__}", _parameters(cls.forward)
     given = _bind(parameters, args, kwargs, what)
-    if any(not isinstance(operand.kind, Tensor | Tuple) and type(operand.kind).__name__ == "Config" for operand in given.values()):
-        raise Refusal(f"{what} of a PackedSequence is not translated; pass the padded tensor and its lengths as a mask")
     if "hx" in given and isinstance(given["hx"].kind, Tuple):
         parts = elements(given["hx"].code)
         given["hx"] = dataclasses.replace(given["hx"], code=f"std::make_tuple({', '.join(parts)})" if parts is not None else given["hx"].code)
     last = max((list(parameters).index(key) for key in given), default=-1)
     texts = [given[key].code if key in given else literal(None if default is inspect.Parameter.empty else default) for key, default in parameters.items()]
     method = "forward_with_indices" if getattr(module, "return_indices", False) else "forward"
+    if any(operand.kind == PACKED for operand in given.values()):
+        method = "forward_with_packed_input"
     return f"{object}->{method}({', '.join(texts[: last + 1])})"
 
 
 _TENSORS = {"weight", "bias", "running_mean", "running_var", "num_batches_tracked", "in_proj_weight", "in_proj_bias", "q_proj_weight", "k_proj_weight",
             "v_proj_weight", "bias_k", "bias_v", "weight_ih", "weight_hh", "bias_ih", "bias_hh", "pos_weight"}  # fmt: skip
+_SIZES = ("kernel_size", "stride", "padding", "dilation")
 _MEMBERS = {"out_proj", "self_attn", "multihead_attn", "linear1", "linear2", "norm1", "norm2", "norm3", "dropout1", "dropout2", "dropout3", "layers", "norm", "encoder", "decoder"}
 
 
@@ -281,6 +284,10 @@ def attribute(cls, object, name):
         return f"{object}->options.embed_dim() / {object}->options.num_heads()"
     if cls is nn.RMSNorm and name == "normalized_shape":
         return f"std::vector<int64_t>{{{object}->options.features()}}"
+    if name in _SIZES and cls.__name__.startswith("Conv"):
+        sizes = f"{object}->options.{name}()"
+        sizes = f"std::get<torch::ExpandingArray<{cls.__name__[-2]}>>({sizes})" if name == "padding" else sizes
+        return f"std::vector<int64_t>({sizes}->begin(), {sizes}->end())"
     if name in _LISTS or name not in _parameters(cls.__init__, cls.__name__):
         raise Refusal(f"torch.nn.{cls.__name__}.{name} is not translated; keep the value in an attribute of your own")
     return f"{object}->options.{_RENAMED.get(name, name)}()"

@@ -52,6 +52,7 @@ SIMPLE = {
     kinds.STR: "std::string",
     kinds.DTYPE: "torch::Dtype",
     kinds.DEVICE: "torch::Device",
+    kinds.PACKED: "torch::nn::utils::rnn::PackedSequence",
     kinds.SLICE: "torch::indexing::Slice",
     kinds.CALLABLE: "std::function<torch::Tensor(const torch::Tensor&)>",
     kinds.NONE: "torch::Tensor",

@@ -173,6 +173,8 @@ def build(options, folder):
     driver = Driver(options, loaded, recorder)
     runs = driver.runs()
     root, runs, notes = record(driver, recorder, runs)
+    if loaded.layers is not None:
+        check_layers(driver, recorder)
     unit = emit.Unit(loaded, recorder, root, not options.composed)
     unit.space = names.namespace(options.name)
     trees = [(DRIVER, tree) for tree in driver.trees]
@@ -197,7 +199,7 @@ def record(driver, recorder, runs):
     """Runs the constructor and each call once; a size that the class does not take is left out with a note."""
     notes, kept = [], []
     torch.manual_seed(case.SEED)
-    with contextlib.redirect_stdout(io.StringIO()):
+    with contextlib.redirect_stdout(io.StringIO()), nn.modules.module.register_module_forward_pre_hook(give_dim):
         root = driver.make()
         for run in runs:
             if run.dtype != "float32" or run.autocast:
@@ -221,10 +223,28 @@ def record(driver, recorder, runs):
     return root, kept, notes
 
 
+def check_layers(driver, recorder):
+    """Refuses a class whose first weights are others where the layers of layers.py stand for PyTorch's."""
+    recorder.paused, states = True, []
+    for driver.loaded.plain_layers in (True, False):
+        torch.manual_seed(case.SEED)
+        states.append(driver.make().state_dict())
+    recorder.paused = False
+    if list(states[0]) != list(states[1]) or not all(torch.equal(states[0][name], states[1][name]) for name in states[0]):
+        raise Refusal("weight_norm: the constructor treats its layers by their classes afterwards; initialise them before weight_norm")
+
+
+def give_dim(module, inputs):
+    """Sets the dimension that PyTorch takes where an nn.Softmax was given none."""
+    if isinstance(module, nn.Softmax | nn.LogSoftmax | nn.Softmin) and module.dim is None and inputs:
+        module.dim = 0 if inputs[0].dim() in (0, 1, 3) else 1
+
+
 def call(driver, module, run):
     torch.manual_seed(case.RUN_SEED)
     inputs = [t.clone().requires_grad_() * 1 if t.is_floating_point() and not driver.recorder.paused else t.clone() for t in run.inputs]
-    return driver.calls[run.call](module.train(run.train), *inputs)
+    module.train(run.train)  # an own train() may return nothing
+    return driver.calls[run.call](module, *inputs)
 
 
 

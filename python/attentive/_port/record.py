@@ -40,6 +40,7 @@ class Recorder:
         self._kinds = collections.defaultdict(dict)  # uid -> {(owner, kind): modules seen}
         self._values = collections.defaultdict(dict)  # uid -> {(owner, value): None}
         self._branches = set()
+        self.parameters = set()  # uids of expressions that were an nn.Parameter
         self._arguments = collections.defaultdict(lambda: collections.defaultdict(dict))
         self._returns = collections.defaultdict(dict)
         self._calls, self._keywords = collections.Counter(), collections.defaultdict(dict)
@@ -63,6 +64,8 @@ class Recorder:
             return value
         kind, owner = kind_of(value), self._stack[-1]
         modules = self._kinds[uid].setdefault((owner, kind), {})
+        if isinstance(value, nn.Parameter):
+            self.parameters.add(uid)
         if isinstance(value, nn.Module):
             modules[id(value)] = self._alive[id(value)] = value
         elif value is None or isinstance(value, bool | int | float | str):
@@ -75,7 +78,7 @@ class Recorder:
         """A function begins; `names` are its arguments."""
         self._frames.append((uid, {}))
         owner = names.get("self")
-        if isinstance(owner, nn.Module):
+        if isinstance(owner, nn.Module) and not self.paused:
             self._alive[id(owner)] = owner
             self._stack.append(id(owner))
         else:

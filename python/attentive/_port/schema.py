@@ -36,7 +36,6 @@ _REASONS = {
     "is not translated; move the module and its inputs instead": "cuda",
     "leaves PyTorch; write it with functions of torch": "numpy from_numpy tolist data_ptr",
     "is not translated; hooks have no place in the C++": "register_hook",
-    "is not translated; write out its noise and its softmax": "gumbel_softmax",
     "reads boolean masks as numbers in C++; use nn.MultiheadAttention or F.scaled_dot_product_attention": "multi_head_attention_forward",
     "asks for a type, which C++ knows; remove the test": "is_tensor",
     "has other results in C++; move it out of the class": "unique unique_consecutive stft istft",
@@ -480,9 +479,30 @@ def _simple(text):
     return lambda args, kwargs, what, method: text.format(*(operand.primary for operand in [*args, *kwargs.values()]))
 
 
+def _in_order(function, **defaults):
+    """A handler of a C++ function that takes its arguments by position; the defaults are texts."""
+
+    def write(args, kwargs, what, method):
+        given = _named(" ".join(defaults), args, kwargs, what)
+        last = max((n for n, name in enumerate(defaults) if name in given), default=-1)
+        return f"{function}({', '.join(given[name].code if name in given else text for name, text in list(defaults.items())[: last + 1])})"
+
+    return write
+
+
+def _pack(args, kwargs, what, method):
+    given = _named("input lengths batch_first enforce_sorted", args, kwargs, what)
+    if not isinstance(given["lengths"].kind, Tensor):
+        given["lengths"] = Operand(_tensor([given["lengths"]], {}, what, False), Tensor("i", 1))
+    return _in_order("torch::nn::utils::rnn::pack_padded_sequence", input="", lengths="", batch_first="false", enforce_sorted="true")([], given, what, method)
+
+
 _TABLE = {
     "to": _to, "type": _type, "size": _size, "item": _item, "norm": _norm, "tensordot": _tensordot, "nonzero": _nonzero, "einsum": _einsum,
     "tensor": _tensor, "as_tensor": _tensor, "new_tensor": _tensor, "meshgrid": _starred, "normalize": _normalize, "interpolate": _interpolate,
+    "pack_padded_sequence": _pack, "pad_packed_sequence": _in_order(
+        "torch::nn::utils::rnn::pad_packed_sequence", sequence="", batch_first="false", padding_value="0.0", total_length="std::nullopt"),
+    "gumbel_softmax": _in_order("gumbel_softmax", logits="", tau="1.0", hard="false", eps="1e-10", dim="-1"),
     "unfold": _unfold, "fold": _unfold, "grid_sample": _grid_sample, "embedding": _embedding,
     "affine_grid": lambda args, kwargs, what, method: _aten("affine_grid_generator", [], {"align_corners": _constant(False)} | _named("theta size align_corners", args, kwargs, what), what),
     "softsign": _simple("torch::nn::functional::softsign({0})"), "tanhshrink": _simple("torch::nn::functional::tanhshrink({0})"),

@@ -259,6 +259,8 @@ class Statements:
             if name in ("seed", "manual_seed_all", "seed_all") and "torch.manual_seed" not in ast.unparse(function):
                 self.note(f"{self.unit.loaded.place(self.path, node.lineno)}: `{ast.unparse(node)[:60]}` was left out, which seeds generators that the translation does not use")
                 return
+            if self.kind(value) == kinds.NONE and self.only_asserts(value):
+                return
             if name == "print" or (isinstance(function, ast.Attribute) and ast.unparse(function).startswith(("logger.", "logging.", "warnings."))):
                 return
             if super_call(value) is not None:
@@ -296,7 +298,10 @@ class Statements:
             return
         if is_own(base):
             if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
-                self.base_call = f"{names.class_name(base)}Impl({', '.join(identifier(p.name) for p in self.signature().live())})"
+                given = {k.arg: k.value for k in call.keywords if k.arg}
+                signature = self.unit.inherited_arguments(self.function, self.cls)[0] or self.signature()
+                texts = [self.code(given[p.name]) if p.name in given else identifier(p.name) for p in signature.live()]
+                self.base_call = f"{names.class_name(base)}Impl({', '.join(texts)})"
                 return
             self.base_call = f"{names.class_name(base)}Impl({', '.join(self.bind(base.__init__, call, constructor=base))})"
             return
@@ -335,6 +340,14 @@ class Statements:
             return True
         return False
 
+    def only_asserts(self, call):
+        """Whether a call is of an own function that does nothing but assert."""
+        target = self.static(call.func)
+        definition = self.unit.loaded.definition(target) if inspect.isfunction(target) else None
+        return definition is not None and isinstance(definition[1], ast.FunctionDef) and any(isinstance(s, ast.Assert) for s in definition[1].body) and all(
+            isinstance(s, ast.Assert) or isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant)
+            or isinstance(s, ast.Assign) and all(isinstance(t, ast.Name) for t in s.targets) for s in definition[1].body)
+
     def statement_Assert(self, node):
         try:
             test = self.condition(node.test)
@@ -353,7 +366,7 @@ class Statements:
                 text = str(argument.value)
             elif isinstance(argument, ast.JoinedStr):
                 text = "".join(part.value if isinstance(part, ast.Constant) else "..." for part in argument.values)
-        self.out(f"TORCH_CHECK(false, {schema.literal(text)});")
+        self.out(f"C10_THROW_ERROR(Error, {schema.literal(text)});")
 
     def statement_Return(self, node):
         result = self.signature().result_kind
@@ -482,6 +495,8 @@ class Statements:
             raise Refusal(f"`{ast.unparse(value)[:60]}` never ran, so its type is not known", node)
         if isinstance(kind, Tuple) and kinds.is_tensors(kind) and (self.is_vector(value) or isinstance(value, ast.Tuple)):
             kind = List(merge(list(kind.items)), len(kind.items))
+        if kind == kinds.STR and isinstance(value, ast.Constant) and name not in self.locals and not self.rebound(name):
+            self.words[name] = value.value
         if isinstance(kind, List) and isinstance(value, ast.Name | ast.Attribute) and name not in self.locals and not self.rebound(name):
             self.locals[name] = kind
             self.out(f"auto& {identifier(name)} = {self.code(value)};")  # another name of one list
@@ -561,6 +576,8 @@ class Statements:
                 self.unit.helper("set_buffer")
                 code = f'set_buffer(*this, "{target.attr}", {code})'
             self.out(f"{self.member(target.attr)} = {code};")
+        elif isinstance(target, ast.Subscript):
+            self.assign(target, self.stand_for(code, kind, target), node)
         else:
             raise Refusal(f"an assignment to `{ast.unparse(target)[:60]}`", node)
 
@@ -774,7 +791,7 @@ class Statements:
         target = self.member(name)
         if isinstance(kind, Module) or (isinstance(kind, Many) and isinstance(kind.kinds[0], Module)):
             self.set_module(name, target, value, whole, node)
-        elif self.unit.is_stored(recorder, name, "_parameters"):
+        elif self.unit.is_stored(recorder, name, "_parameters") and (value.uid in self.unit.recorder.parameters or not self.raw_kinds(value)):
             flat = value.args[0] if isinstance(value, ast.Call) and self.static(value.func) is nn.Parameter and value.args else value
             if name in recorder.registered or recorder.inherited(name):
                 self.unit.helper("tie_parameter")
@@ -936,7 +953,7 @@ class Statements:
 
     def never(self, line):
         self.unit.never(self.path, line)
-        self.out(f"TORCH_CHECK(false, {self.never_text(line)});")
+        self.out(f"C10_THROW_ERROR(Error, {self.never_text(line)});")
 
     def block(self, body):
         self.depth += 1
@@ -1083,7 +1100,15 @@ class Statements:
             node.iter, ast.Subscript) and isinstance(self.child_kind(node.iter, node), Many):
             self.loop_by_class(node)
             return
-        self.loop(node.iter, node.target, lambda: self.statements(node.body), node)
+        self.loop(node.iter, node.target, lambda: self.repeated(node.body), node)
+
+    def repeated(self, body):
+        """What a loop repeats; an error where it never ran."""
+        if self.never_reached(body[0]):
+            self.never(body[0].lineno)
+            self.commented = max(self.commented, body[-1].end_lineno)
+        else:
+            self.statements(body)
 
     def loop_by_class(self, node):
         """A loop over a ModuleList of several classes: the body once for each."""
@@ -1122,7 +1147,9 @@ class Statements:
         if node.orelse or isinstance(self.kind(node.test), Tensor):
             raise Refusal("a while over values of tensors depends on data; write it with tensor operations", node)
         self.out(f"while ({self.condition(node.test)}) {{")
-        self.block(node.body)
+        self.depth += 1
+        self.repeated(node.body)
+        self.depth -= 1
         self.out("}")
 
     def statement_Break(self, node):
@@ -1335,14 +1362,15 @@ class Statements:
     def iterate_dict(self, items, target, method, node):
         container = items.func.value
         whole = self.fresh("entry")
-        kind = self.child_kind(container, node)
+        tensors = self.kind(container).cls is nn.ParameterDict
+        kind = Tensor() if tensors else self.child_kind(container, node)
         bindings = []
         parts = target.elts if method == "items" else [target]
         if method in ("items", "keys"):
             self.locals[parts[0].id] = kinds.STR
             bindings.append(f"const auto& {identifier(parts[0].id)} = {whole}.key();")
         if method in ("items", "values"):
-            bindings.append(lambda: self.bind_module(parts[-1], f"{whole}.value()", kind, node))
+            bindings.append(lambda: (self.bind_item if tensors else self.bind_module)(parts[-1], f"{whole}.value()", kind, node))
         return f"for (const auto& {whole} : *{self.code(container)})", bindings
 
     def indexable(self, node, counter):

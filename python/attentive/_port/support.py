@@ -73,6 +73,14 @@ inline double calculate_gain(const std::string& name, double param = 0.01) {
   TORCH_CHECK(name == "linear" || name == "sigmoid" || name.starts_with("conv"), "unsupported nonlinearity ", name);
   return 1.0;
 }""",
+    "gumbel_softmax": """/// Python's F.gumbel_softmax, whose eps does nothing.
+inline torch::Tensor gumbel_softmax(const torch::Tensor& logits, double tau = 1.0, bool hard = false, double = 1e-10, int64_t dim = -1) {
+  const auto noise = -torch::empty_like(logits, torch::MemoryFormat::Contiguous).exponential_().log();
+  const auto soft = ((logits + noise) / tau).softmax(dim);
+  if (!hard) return soft;
+  const auto largest = std::get<1>(soft.max(dim, true));
+  return torch::zeros_like(logits, torch::MemoryFormat::Contiguous).scatter_(dim, largest, 1.0) - soft.detach() + soft;
+}""",
     "array_of": """/// Python's numpy.array of nested lists.
 template <class T>
 torch::Tensor array_of(const std::vector<T>& items) {

@@ -177,6 +177,10 @@ CLASSES = [
     idiom("ArrayInput", "20, 16", "randint(0, 20, (B, T)).numpy()"),
     idiom("ConvOf", "32", X),
     idiom("Pairs", "32", X),
+    idiom("Weighed", "(32, 16)", X),
+    idiom("Weighed", "(32, 24, 16)", X, name="Weighed_deep"),
+    idiom("PackedLSTM", "32", f"{X}, arange(T, T - B, -1)"),
+    idiom("Memories", "32", f"{X}, ones(B, T, 32).tril(3)"),
     idiom("Batch", "20, 16", "SimpleNamespace(ids=randint(1, 20, (B, T)), mask=ones(B, T))"),
 ]
 
@@ -259,6 +263,7 @@ REFUSED = [
     Refused("ForwardHook", "8", SMALL, ("register_forward_hook",)),
     Refused("GradientHook", "", SMALL, ("register_hook",)),
     Refused("CustomGradient", "", SMALL, ("Clipped",)),
+    Refused("DropsAgain", "", SMALL, ("run_again", "dropout")),
     Refused("MadeByType", "", SMALL, ("Made", "source"), has_line=False),
     Refused("Made", "", SMALL, ("Made", "source"), has_line=False),
     Refused("SourceOfText", "", SMALL, ("Inner", "source"), has_line=False),

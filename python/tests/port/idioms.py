@@ -457,3 +457,106 @@ class Pairs(nn.Module):
         for pair in self.pairs:
             x = x + pair(x)
         return self.layers(x)
+
+
+class Weighed(nn.Module):
+    """Layers with weight normalisation, gathered by a loop that may not run, and an activation that is named."""
+
+    def __init__(self, sizes, act="ReLU"):
+        super().__init__()
+        layers = []
+        for at in range(len(sizes) - 2):
+            layers.append(nn.utils.weight_norm(nn.Linear(sizes[at], sizes[at + 1]), dim=None))
+            layers.append(getattr(nn, act)())
+        layers.append(nn.utils.weight_norm(nn.Linear(sizes[-2], sizes[-1]), dim=None))
+        self.main = nn.Sequential(*layers)
+        self.over_time = nn.utils.weight_norm(nn.Conv1d(sizes[-1], 8, 3, padding=2, dilation=2))
+        self.over_time.weight.data.normal_(0, 0.01)  # draws, and changes nothing that stays
+
+    def forward(self, x):
+        return self.over_time(self.main(x).transpose(1, 2)).tanh()
+
+
+class PackedLSTM(nn.Module):
+    """A packed sequence, the weights of a softmax without dim, and one whose noise is Gumbel's."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.rnn = nn.LSTM(width, width // 2, batch_first=True, bidirectional=True)
+        self.score = nn.Linear(width, 1)
+        self.softmax = nn.Softmax()
+        self.choice = nn.Linear(width, 5)
+
+    def forward(self, x, lengths):
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        states, (last, _) = self.rnn(packed)
+        states, _ = nn.utils.rnn.pad_packed_sequence(states, batch_first=True)
+        weights = self.softmax(self.score(states).squeeze(-1))
+        chosen = F.gumbel_softmax(self.choice(states), tau=0.7, hard=True)
+        return (weights.unsqueeze(-1) * states).sum(1) + torch.cat((last[0], last[1]), 1), chosen
+
+
+class Mixed(nn.Module):
+    """Two kinds of gain: one learns, one is a number; its first values come from a function of old PyTorch."""
+
+    def __init__(self, width, learns=True, first=nn.init.xavier_uniform):
+        super().__init__()
+        if learns:
+            self.gain = nn.Parameter(torch.rand(1))
+        else:
+            self.gain = torch.zeros(1) + 0.5
+        self.weight = nn.Parameter(first(torch.empty(width, width)))
+
+    def forward(self, x):
+        return x @ self.weight * self.gain
+
+
+class Rotated(Mixed):
+    """Hands on what it is given, with an argument of its own, and writes into parts of its tensors."""
+
+    def __init__(self, *args, turn=0.5, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.turn = turn
+
+    def split(self, x, part):
+        return x[..., :part] * math.cos(self.turn), x[..., part:] * math.sin(self.turn)
+
+    def forward(self, x, mask=None):
+        limit = np.finfo(np.float32).min
+        split = x.shape[-1] // 2
+        x = super().forward(x).clone()
+        x[..., :split], x[..., split:] = self.split(x, split)
+        if mask is not None:
+            while mask.dim() < x.dim():
+                mask = mask.unsqueeze(1)
+            x = x.masked_fill(mask == 0, limit).softmax(-1)
+        return x
+
+
+class Memories(nn.Module):
+    """Parameters by name that a loop fills, a convolution that asks its own sizes, and an argument that another one stands for."""
+
+    def __init__(self, width, inner=None, kernel=3):
+        super().__init__()
+        inner = inner if inner is not None else width
+        self.memory = self.made(inner)
+        self.mix = nn.Conv1d(width, inner, kernel, padding=kernel // 2)
+        for module in self.modules():
+            if isinstance(module, nn.Conv1d):
+                fan = module.kernel_size[0] * module.out_channels
+                module.weight.data.normal_(0, math.sqrt(2.0 / fan))
+        self.back = Rotated(inner, turn=0.3, learns=False)
+        self.again = Rotated(inner)
+
+    def made(self, inner):
+        memory = nn.ParameterDict()
+        memory["asked"] = nn.Parameter(torch.randn(4, inner))
+        memory["given"] = nn.Parameter(torch.randn(4, inner))
+        for held in memory.values():
+            nn.init.xavier_normal_(held)
+        return memory
+
+    def forward(self, x, mask):
+        x = self.mix(x.transpose(1, 2)).transpose(1, 2)
+        found = (x @ self.memory["asked"].t()).softmax(-1) @ self.memory["given"]
+        return self.again(self.back(x + found), mask)
