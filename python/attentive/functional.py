@@ -361,7 +361,7 @@ def _read(caller, q, k, v, weights, defaults, options):
     window = given.pop("window")
     if window is None:
         window = (-1, -1)
-    if not isinstance(window, tuple | list) or len(window) != 2:
+    if not isinstance(window, (tuple, list)) or len(window) != 2:  # torch.compile of 2.7 knows no `tuple | list`
         raise TypeError(f"{caller}: expected window to be a pair (left, right), got {window!r}")
     given["window_left"], given["window_right"] = window
     return given

@@ -255,8 +255,8 @@ class _CompactMask(Tensor):
     def pairs(self) -> Tensor:
         if self.made is None:  # kept, since an operation may write into it
             (batch, keys), (_, _, queries, length) = self.key_keep.shape, self.shape
-            j = torch.arange(keys, device=self.device)
-            i = torch.arange(keys - queries, keys, device=self.device)[:, None]
+            j = self.key_keep.new_ones(keys, dtype=torch.int64).cumsum(0) - 1  # of the kind of key_keep, which a compiler fakes
+            i = (self.key_keep.new_ones(queries, dtype=torch.int64).cumsum(0) + (keys - queries - 1))[:, None]
             seen = self.key_keep[:, None, None].expand(batch, 1, queries, keys)
             if self.causal:
                 seen = seen & (j <= i)

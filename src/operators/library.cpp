@@ -134,9 +134,8 @@ TORCH_LIBRARY(attentive, library) {
   library.impl("draw_dropout_state", DispatchKey::Meta, attentive::operators::shape_of_state);
   library.def("merge_attention(Tensor[] outputs, Tensor[] logsumexps) -> (Tensor output, Tensor logsumexp)",
               pure);
-  // The second key is that of torch.func.vmap, which asks each composed operator for it.
-  for (const auto key :
-       {c10::DispatchKey::CompositeImplicitAutograd, c10::DispatchKey::FuncTorchBatchedDecomposition})
+  // The second key is that of torch.func.vmap, which needs a rule of its own for lists of tensors.
+  for (const auto key : {c10::DispatchKey::CompositeImplicitAutograd, c10::DispatchKey::FuncTorchBatched})
     library.impl("merge_attention", torch::dispatch(key, attentive::operators::merge));
   library.def(attentive::operators::explain_schema().c_str());
   library.impl(

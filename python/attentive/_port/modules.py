@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from .kinds import INT, NONE, NUMBERS, PACKED, UNKNOWN, Function, List, Operand, Optional, Refusal, Size, Tensor, Tuple, kind_of
+from .kinds import INT, NONE, NUMBERS, PACKED, UNKNOWN, Function, List, Operand, Optional, Refusal, Size, Tuple, kind_of
 from .schema import MODES, elements, literal
 
 _COMPAT = ("MultiheadAttention", "Transformer", "TransformerEncoder", "TransformerDecoder", "TransformerEncoderLayer", "TransformerDecoderLayer")
