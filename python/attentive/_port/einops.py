@@ -158,8 +158,8 @@ def einsum(operands, pattern):
     return f'torch::einsum("{equation}", {{{", ".join(operand.code for operand in operands)}}})'
 
 
-def layer(pattern, sizes):
-    """einops.layers.torch.Rearrange."""
-    code = rearrange(Operand("x", Tensor()), pattern, sizes)
+def layer(pattern, sizes, rank=None):
+    """einops.layers.torch.Rearrange of tensors of that many dimensions."""
+    code = rearrange(Operand("x", Tensor("?", rank)), pattern, sizes)
     capture = "=" if any(not size.isdigit() for size in sizes.values()) else ""
     return f"torch::nn::Functional([{capture}](const torch::Tensor& x) {{ return {code}; }})"

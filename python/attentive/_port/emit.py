@@ -309,7 +309,9 @@ class Translator(Expressions, Statements):
         texts = []
         for parameter in live[: last + 1]:
             if parameter.name in given:
-                texts.append(self.argument(given[parameter.name], parameter.kind))
+                value = given[parameter.name]
+                fresh = parameter.template.endswith("&") and isinstance(value, ast.Call)  # a reference needs a name
+                texts.append(self.mutable_copy(value) if fresh else self.argument(value, parameter.kind))
             elif parameter.default is inspect.Parameter.empty and rest == ["rest..."]:
                 continue
             else:

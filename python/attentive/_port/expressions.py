@@ -455,6 +455,11 @@ class Expressions:
         self.out(f"const auto {name} = {code};")
         return name
 
+    def mutable_copy(self, node):
+        name = self.fresh("held")
+        self.out(f"auto {name} = {self.code(node)};")
+        return name
+
     def size_at(self, node, at):
         """Element `at` of an expression that is a torch.Size."""
         if isinstance(node, ast.Attribute) and node.attr == "shape":
@@ -991,10 +996,13 @@ class Expressions:
 
     def apply(self, node):
         target = node.args[0]
-        if not (isinstance(target, ast.Attribute) and self.is_self(target.value)):
-            raise Refusal("apply of anything but a method", node)
-        self.unit.need_method(self.cls.cls, target.attr)
         self.unit.helper("apply_to")
+        function = self.static(target)
+        if inspect.isfunction(function) and self.unit.loaded.definition(function) and not isinstance(target, ast.Lambda):
+            return f"apply_to(*this, [](torch::nn::Module& module) {{ {self.unit.function(function, node)}(module); }})"
+        if not (isinstance(target, ast.Attribute) and self.is_self(target.value)):
+            raise Refusal("apply of anything but a method or a function", node)
+        self.unit.need_method(self.cls.cls, target.attr)
         return f"apply_to(*this, [this](torch::nn::Module& module) {{ {names.member(target.attr)}(module); }})"
 
     def module_method(self, node, kind):
@@ -1214,7 +1222,7 @@ class Expressions:
             raise Refusal(f"`{ast.unparse(node)[:60]}`: only freeze and padding_idx are translated", node)
         options = "".join(f".{name}({self.code(given[name])})" for name in ("freeze", "padding_idx") if name in given and self.kind(given[name]) != kinds.NONE)
         more = f", torch::nn::EmbeddingFromPretrainedOptions(){options}" if options else ""
-        return f"torch::nn::Embedding::from_pretrained({self.code(given['embeddings'])}{more})"
+        return f"torch::nn::Embedding::from_pretrained({self.primary(given['embeddings'])}.detach(){more})"  # a parameter of its own
 
     def pair_of(self, count, node):
         """torch.nn.modules.utils' _pair and the like."""
@@ -1463,7 +1471,8 @@ class Expressions:
         pattern = self.constant(node.args[0])
         if cls.__name__ != "Rearrange" or not isinstance(pattern, str):
             raise Refusal(f"einops' layer {cls.__name__}; call the function in forward", node)
-        return self.at(node, einops.layer, pattern, sizes)
+        ranks = {getattr(layer, "rank", None) for layer in self.modules(node)}
+        return self.at(node, einops.layer, pattern, sizes, ranks.pop() if len(ranks) == 1 else None)
 
     def fill(self, cls, name, node):
         """Statements that put the modules, or the parameters, of a constructor call into a container."""
@@ -1603,7 +1612,7 @@ class Expressions:
     def config(self, cls, node):
         """A constructor call of a class that only holds values."""
         kind = self.kind(node)
-        plain = cls in (dict, types.SimpleNamespace) or hasattr(cls, "__dataclass_fields__") or hasattr(cls, "_fields")
+        plain = issubclass(cls, dict) and cls.__init__ is dict.__init__ or cls is types.SimpleNamespace or hasattr(cls, "__dataclass_fields__") or hasattr(cls, "_fields")
         own = inspect.isfunction(cls.__init__) and self.unit.loaded.definition(cls.__init__) is not None
         if not isinstance(kind, Config) or not plain and not own and self.cls is not None:
             raise Refusal(f"{cls.__name__}(...) is no module; make it a dataclass, or a function that returns tensors", node)

@@ -2,6 +2,7 @@
 
 import ast
 import contextlib
+import dataclasses
 import io
 import math
 import re
@@ -25,6 +26,13 @@ def held_fields(value):
     if isinstance(value, dict):
         return value
     return dict(vars(value)) if isinstance(value, types.SimpleNamespace) or hasattr(value, "__dataclass_fields__") and not isinstance(value, type) else {}
+
+
+@dataclasses.dataclass
+class SizedNumber:
+    """An integer of --inputs that follows a size: an input of its own, which the call reads."""
+
+    value: torch.Tensor
 
 
 class Driver:
@@ -77,6 +85,8 @@ class Driver:
                     found += [(None, ast.parse(f"({ast.unparse(node.value)})[{at}]", mode="eval").body, item) for at, item in enumerate(value)]
                     continue
                 given |= {name: value} if name else {}
+                if type(value) is int and any(isinstance(n, ast.Name) and n.id in sizes for n in ast.walk(node)):
+                    value = SizedNumber(torch.tensor(value))
                 found.append((name, node, value))
         return found
 
@@ -90,6 +100,8 @@ class Driver:
 
     def spread(self, value, node, word, seen):
         """An input's text, in which each distinct tensor is an argument."""
+        if isinstance(value, SizedNumber):
+            return f"int({self.spread(value.value, node, word, seen)})"
         if isinstance(value, torch.Tensor) and value.layout != torch.strided:
             raise Refusal(f"--inputs: {ast.unparse(node)!r} is a sparse tensor, which a recorded case cannot hold; give a dense one")
         if type(value).__name__ == "ndarray":
@@ -122,6 +134,7 @@ class Driver:
     @staticmethod
     def tensors(value):
         """The distinct tensors of a value in order."""
+        value = value.value if isinstance(value, SizedNumber) else value
         if isinstance(value, torch.Tensor):
             return [value]
         if type(value).__name__ == "ndarray":
@@ -151,7 +164,7 @@ class Driver:
                 for tensor in [t for _, _, value in self.inputs(text, sizes) for t in self.tensors(value)]:
                     if not any(tensor is other for other in distinct):
                         distinct.append(tensor)
-                shape = [tuple(t.shape) for t in distinct]
+                shape = [(tuple(t.shape), t.dim() == 0 and t.item()) for t in distinct]
                 if shape in shapes:
                     continue
                 shapes.append(shape)
@@ -235,9 +248,11 @@ def check_layers(driver, recorder):
 
 
 def give_dim(module, inputs):
-    """Sets the dimension that PyTorch takes where an nn.Softmax was given none."""
+    """Sets the dimension that PyTorch takes where an nn.Softmax was given none, and tells how many dimensions a layer of einops saw."""
     if isinstance(module, nn.Softmax | nn.LogSoftmax | nn.Softmin) and module.dim is None and inputs:
         module.dim = 0 if inputs[0].dim() in (0, 1, 3) else 1
+    elif type(module).__module__.startswith("einops") and inputs:
+        module.rank = inputs[0].dim()
 
 
 def call(driver, module, run):

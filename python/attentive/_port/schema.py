@@ -74,6 +74,8 @@ def literal(value):
     if isinstance(value, str):
         escaped = "".join(f"\\{ord(c):03o}" if ord(c) < 32 else f"\\{c}" if c in '"\\' else c for c in value)
         return f'"{escaped}"'
+    if isinstance(value, torch.Tensor) and value.numel() == 0 and value.dtype in DTYPES:
+        return f"torch::empty({{{', '.join(map(str, value.shape))}}}, {DTYPES[value.dtype]})"
     if isinstance(value, tuple | list):
         if value and all(isinstance(item, str) for item in value):
             return f"std::vector<std::string>{{{', '.join(map(literal, value))}}}"

@@ -493,7 +493,8 @@ class Statements:
             return
         if kind is None:
             raise Refusal(f"`{ast.unparse(value)[:60]}` never ran, so its type is not known", node)
-        if isinstance(kind, Tuple) and kinds.is_tensors(kind) and (self.is_vector(value) or isinstance(value, ast.Tuple)):
+        if isinstance(kind, Tuple) and kinds.is_tensors(kind) and (self.is_vector(value) or isinstance(value, ast.Tuple)) and not isinstance(
+            self.locals.get(name), Tuple):
             kind = List(merge(list(kind.items)), len(kind.items))
         if kind == kinds.STR and isinstance(value, ast.Constant) and name not in self.locals and not self.rebound(name):
             self.words[name] = value.value
@@ -1167,6 +1168,9 @@ class Statements:
             elif text.startswith(("torch.enable_grad",)):
                 guards.append("torch::AutoGradMode enable_grad(true);")
             elif "profiler" in text or "record_function" in text or "nvtx" in text:
+                continue
+            elif "autocast(" in text and "enabled=False" in text and ("cuda" in text or "'cpu'" not in text):
+                self.note(f"{self.unit.loaded.place(self.path, node.lineno)}: `with {text[:60]}` was left out; in C++ autocast is on where the program sets it")
                 continue
             else:
                 raise Refusal(f"`with {text[:50]}` has no translation", node)

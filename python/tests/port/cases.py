@@ -179,6 +179,7 @@ CLASSES = [
     idiom("Pairs", "32", X),
     idiom("Weighed", "(32, 16)", X),
     idiom("Weighed", "(32, 24, 16)", X, name="Weighed_deep"),
+    idiom("Grid", "32, torch.arange(320.0).view(10, 32).sin()", "randn(B, 2 * T, 32), T, 2"),
     idiom("PackedLSTM", "32", f"{X}, arange(T, T - B, -1)"),
     idiom("Memories", "32", f"{X}, ones(B, T, 32).tril(3)"),
     idiom("Batch", "20, 16", "SimpleNamespace(ids=randint(1, 20, (B, T)), mask=ones(B, T))"),

@@ -560,3 +560,32 @@ class Memories(nn.Module):
         x = self.mix(x.transpose(1, 2)).transpose(1, 2)
         found = (x @ self.memory["asked"].t()).softmax(-1) @ self.memory["given"]
         return self.again(self.back(x + found), mask)
+
+
+def small_weights(module):
+    if isinstance(module, nn.Linear):
+        nn.init.normal_(module.weight, std=0.1)
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)
+    elif isinstance(module, nn.LayerNorm):
+        nn.init.constant_(module.weight, 0.9)
+
+
+class Grid(nn.Module):
+    """Numbers that follow the input's size, a tensor as a default, two embeddings of one table, and a function for all layers."""
+
+    def __init__(self, width, table):
+        super().__init__()
+        self.rows = nn.Embedding.from_pretrained(table, freeze=True)
+        self.columns = nn.Embedding.from_pretrained(table, freeze=True)
+        self.norm, self.proj = nn.LayerNorm(width), nn.Linear(width, width)
+        self.apply(small_weights)
+
+    def forward(self, x, height, width, hide=torch.ones((0, 0), dtype=torch.bool)):
+        size = (height, width)
+        kept = (x, x)
+        if hide.size(0) > 0:
+            kept = (x.masked_fill(hide, 0.0), kept[1])
+        x = self.proj(self.norm(kept[0])).view(x.size(0), height, width, -1)
+        x = x + self.rows(torch.arange(size[0]))[:, None] + self.columns(torch.arange(size[1]))
+        return x.flatten(1, 2) + kept[1]
