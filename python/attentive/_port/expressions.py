@@ -204,6 +204,16 @@ class Expressions:
             constant = self.pinned(node, code)  # a word that chooses an operation
         return Operand(code, self.kind(node), constant)
 
+    def word(self, node):
+        """The value of a word, which the C++ checks where the source does not write it; UNKNOWN where it was several."""
+        value = self.constant(node)
+        if value is UNKNOWN and isinstance(node, ast.JoinedStr):
+            parts = [part.value if isinstance(part, ast.Constant) else self.word(part.value) for part in node.values]
+            return "".join(parts) if all(isinstance(part, str) for part in parts) else UNKNOWN
+        if value is UNKNOWN and self.kind(node) == kinds.STR and len(set(self.values(node))) == 1:
+            return self.pinned(node, self.code(node))
+        return value
+
     def pinned(self, node, code):
         """The one value that an expression was, which the C++ checks."""
         value = self.values(node)[0]
@@ -764,6 +774,9 @@ class Expressions:
                 return self.size_at(value, constant) if isinstance(constant, int) else f"{self.primary(value)}[{self.code(index)}]"
             return self.slice_of(value, index)
         if isinstance(kind, Tensor):
+            if isinstance(index, ast.BinOp) and ast.unparse(index).startswith("(...,) + (None,) * "):
+                self.unit.helper("trailing_ones")
+                return f"trailing_ones({self.code(value)}, {self.code(index.right.right)})"
             if isinstance(index, ast.Slice | ast.Tuple) or self.kind(index) != kinds.INT:
                 return f"{self.primary(value)}.index({self.index(index)})"
             return f"{self.primary(value)}[{self.code(index)}]"
@@ -782,9 +795,9 @@ class Expressions:
             return f"{base}.end()[{at}]" if isinstance(at, int) and at < 0 else f"{base}[{self.code(index)}]"
         if isinstance(value, ast.Name) and value.id in self.displays and isinstance(self.constant(index), str):
             return self.code(dict(self.displays[value.id])[self.constant(index)])
-        if isinstance(kind, Config) and isinstance(self.constant(index), str):
+        if isinstance(kind, Config) and isinstance(word := self.word(index), str):
             self.unit.struct(kind)
-            return "{}" if self.kind(node) == kinds.NONE else f"{self.primary(value)}.{identifier(self.constant(index))}"
+            return "{}" if self.kind(node) == kinds.NONE else f"{self.primary(value)}.{identifier(word)}"
         if isinstance(kind, Module) and kind.cls in (nn.ParameterList, nn.ParameterDict):
             text = self.code(index)
             if isinstance(self.constant(index), int) and self.constant(index) < 0:
@@ -1333,7 +1346,7 @@ class Expressions:
 
     def call_einops(self, name, node):
         sizes = {keyword.arg: self.code(keyword.value) for keyword in node.keywords if keyword.arg != "reduction"}
-        pattern = self.constant(node.args[1]) if len(node.args) > 1 else UNKNOWN
+        pattern = self.word(node.args[1]) if len(node.args) > 1 else UNKNOWN
         if name == "einsum" and isinstance(self.constant(node.args[-1]), str):
             return self.at(node, einops.einsum, [self.operand(a) for a in node.args[:-1]], self.constant(node.args[-1]))
         if not isinstance(pattern, str):

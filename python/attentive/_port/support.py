@@ -73,6 +73,11 @@ inline double calculate_gain(const std::string& name, double param = 0.01) {
   TORCH_CHECK(name == "linear" || name == "sigmoid" || name.starts_with("conv"), "unsupported nonlinearity ", name);
   return 1.0;
 }""",
+    "trailing_ones": """/// Python's x[(...,) + (None,) * count].
+inline torch::Tensor trailing_ones(torch::Tensor x, int64_t count) {
+  for (; count > 0; --count) x = x.unsqueeze(-1);
+  return x;
+}""",
     "gumbel_softmax": """/// Python's F.gumbel_softmax, whose eps does nothing.
 inline torch::Tensor gumbel_softmax(const torch::Tensor& logits, double tau = 1.0, bool hard = false, double = 1e-10, int64_t dim = -1) {
   const auto noise = -torch::empty_like(logits, torch::MemoryFormat::Contiguous).exponential_().log();
