@@ -601,6 +601,9 @@ class Expressions:
         return f"{primary(self.plain(left))} {_SIGNS[sign]} {primary(self.plain(right))}"
 
     def list_operation(self, left, right, sign, node):
+        if sign is ast.Add and any(isinstance(self.kind(part), Tuple) and not self.is_vector(part) and not isinstance(part, ast.Tuple) for part in (left, right)):
+            self.unit.includes_std.add("tuple")
+            return f"std::tuple_cat({', '.join(f'std::make_tuple({self.code(p)[1:-1]})' if isinstance(p, ast.Tuple) else self.code(p) for p in (left, right))})"
         if sign is ast.Add:
             self.unit.helper("joined")
             return f"joined({self.as_vector(left)}, {self.as_vector(right)})"
@@ -781,6 +784,10 @@ class Expressions:
                 return f"{self.primary(value)}.index({self.index(index)})"
             return f"{self.primary(value)}[{self.code(index)}]"
         if isinstance(kind, Tuple) and not self.is_vector(value):
+            if isinstance(index, ast.Slice):
+                bounds = [None if part is None else self.constant(part) for part in (index.lower, index.upper, index.step)]
+                name = self.local_copy(value)
+                return f"std::make_tuple({', '.join(f'std::get<{at}>({name})' for at in range(len(kind.items))[slice(*bounds)])})"
             at = self.constant(index)
             if not isinstance(at, int):
                 raise Refusal(f"`{ast.unparse(node)[:60]}`: the index of a tuple must be a constant", node)
@@ -843,6 +850,8 @@ class Expressions:
         kind = self.kind(node)
         if isinstance(node, ast.Name) and isinstance(self.locals.get(node.id), List):
             return True
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice) and isinstance(self.kind(node.value), Tuple):
+            return self.is_vector(node.value)
         if isinstance(kind, List) or is_numbers(kind) or isinstance(kind, Size) or isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
             return True
         if isinstance(node, ast.IfExp):
@@ -939,6 +948,8 @@ class Expressions:
             owner = self.kind(function.value)
             if isinstance(owner, Tensor):
                 return self.tensor_method(node)
+            if function.attr == "apply" and isinstance(function.value, ast.Name) and self.locals.get(function.value.id) == Module(nn.Module):
+                owner = Module(nn.Module)
             if isinstance(owner, Module) and not isinstance(kind, Module):
                 return self.module_method(node, owner)
             if isinstance(owner, List | Size) or is_numbers(owner) and function.attr in ("index", "count") or (isinstance(owner, Config) and function.attr in ("get", "items", "keys", "values")) or owner in (kinds.STR, *kinds.NUMBERS) or (
@@ -1032,6 +1043,10 @@ class Expressions:
             return f"{target}->insert({self.code(node.args[0])}, {self.local_copy(node.args[1], 'layer')}{'' if self.kind(node.args[1]) == Module(nn.Module) else '.ptr()'})"
         if name in ("append", "add_module") and kind.cls in (nn.ModuleList, nn.Sequential):
             return f"{target}->push_back({', '.join(self.code(a) for a in node.args)})"
+        if name == "apply" and inspect.isfunction(self.static(node.args[0])):
+            self.unit.helper("apply_to")
+            call = self.unit.function(self.static(node.args[0]), node)
+            return f"apply_to({target if kind.cls is nn.Module else '*' + target}, [](torch::nn::Module& module) {{ {call}(module); }})"
         if name in ("parameters", "buffers", "modules", "children", "flatten_parameters"):
             return f"{target}->{name}()"
         if name in ("double", "float", "half", "bfloat16", "to", "eval", "train", "requires_grad_"):
@@ -1402,6 +1417,9 @@ class Expressions:
             return self.code(node.args[0])  # a tensor, since PyTorch 0.4
         if cls is nn.Parameter:
             return self.code(node.args[0] if node.args else next(k.value for k in node.keywords if k.arg == "data"))
+        star = node.args[0].value if len(node.args) == 1 and isinstance(node.args[0], ast.Starred) else None
+        if star is not None and cls.__name__ in ("Tensor", "FloatTensor") and (kinds.is_numbers(self.kind(star)) or self.kind(star) == List(kinds.INT)):
+            return f"torch::empty({self.code(star)})"
         if cls is torch.Tensor or cls.__name__ in ("FloatTensor", "LongTensor"):
             return self.legacy_tensor(cls, node)
         builtin = getattr(self, "call_" + cls.__name__, None) if cls.__module__ == "builtins" else None
@@ -1447,6 +1465,7 @@ class Expressions:
 
     def construct(self, cls, node):
         """A module's constructor call."""
+        cls = nn.Linear if cls is nn.modules.linear.NonDynamicallyQuantizableLinear else cls
         if is_own(cls):
             kind = self.kind(node)
             kind = kind if isinstance(kind, Module) else self.unit.resolve(Module(cls), lambda: [])

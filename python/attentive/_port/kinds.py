@@ -185,7 +185,7 @@ def kind_of(value):
 
         return Module(type(value), int(is_functional(type(value), value)))
     if isinstance(value, nn.Module):
-        return Module(type(value))
+        return Module(nn.Linear if type(value) is nn.modules.linear.NonDynamicallyQuantizableLinear else type(value))
     if isinstance(value, type):
         return Class(value)
     if isinstance(value, types.ModuleType):

@@ -40,7 +40,6 @@ _REASONS = {
     "asks for a type, which C++ knows; remove the test": "is_tensor",
     "has other results in C++; move it out of the class": "unique unique_consecutive stft istft",
     "is not translated; use nn.EmbeddingBag": "embedding_bag",
-    "is deprecated; use F.interpolate": "upsample",
 }
 _REFUSED = {name: reason for reason, names in _REASONS.items() for name in names.split()}
 _DRAWING = {
@@ -368,8 +367,9 @@ def _tensor(args, kwargs, what, method):
 
 def _legacy_tensor(args, kwargs, what, method):
     dtype = _CASTS[_TENSOR_TYPES.get(what.split(".")[-1], "float")]
-    if args and all(operand.kind == INT for operand in args) or args and isinstance(args[0].kind, Size):
-        sizes = args[0].code if isinstance(args[0].kind, Size) else f"{{{', '.join(operand.code for operand in args)}}}"
+    whole = bool(args) and isinstance(args[0].kind, Size)
+    if args and all(operand.kind == INT for operand in args) or whole:
+        sizes = args[0].code if whole else f"{{{', '.join(operand.code for operand in args)}}}"
         return f"torch::empty({sizes}{'' if dtype == 'torch::kFloat' else ', ' + dtype})"
     return _tensor(args, {"dtype": Operand(dtype, DTYPE)}, what, False)
 
@@ -501,7 +501,7 @@ def _pack(args, kwargs, what, method):
 
 _TABLE = {
     "to": _to, "type": _type, "size": _size, "item": _item, "norm": _norm, "tensordot": _tensordot, "nonzero": _nonzero, "einsum": _einsum,
-    "tensor": _tensor, "as_tensor": _tensor, "new_tensor": _tensor, "meshgrid": _starred, "normalize": _normalize, "interpolate": _interpolate,
+    "tensor": _tensor, "as_tensor": _tensor, "new_tensor": _tensor, "meshgrid": _starred, "normalize": _normalize, "interpolate": _interpolate, "upsample": _interpolate,
     "pack_padded_sequence": _pack, "pad_packed_sequence": _in_order(
         "torch::nn::utils::rnn::pad_packed_sequence", sequence="", batch_first="false", padding_value="0.0", total_length="std::nullopt"),
     "gumbel_softmax": _in_order("gumbel_softmax", logits="", tau="1.0", hard="false", eps="1e-10", dim="-1"),

@@ -212,6 +212,13 @@ class Statements:
         pass
 
     def statement_Delete(self, node):
+        target = node.targets[0]
+        if len(node.targets) == 1 and isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name) and isinstance(
+            self.locals.get(target.value.id), List) and self.kind(target.slice) == kinds.INT:
+            name = identifier(target.value.id)
+            at = self.local_copy(target.slice, "at")
+            self.out(f"{name}.erase({name}.begin() + ({at} < 0 ? {at} + static_cast<int64_t>({name}.size()) : {at}));")
+            return
         if not all(isinstance(target, ast.Name) for target in node.targets):
             raise Refusal(f"`{ast.unparse(node)}` has no translation; build the list without it", node)
 
@@ -964,7 +971,8 @@ class Statements:
     def statement_If(self, node):
         if self.type_switch(node):
             return
-        test = self.condition(node.test)
+        overrides = "has_torch_function" in ast.unparse(node.test) and self.always(node.test) is False  # of __torch_function__
+        test = "false" if overrides else self.condition(node.test)
         if test in ("true", "false"):
             left = node.orelse if test == "true" else node.body
             if left and not self.ran(node, "orelse" if test == "true" else "body"):
@@ -1035,7 +1043,18 @@ class Statements:
             return found, lambda name: self.constant(left.args[0]) in name
         return None
 
+    def one_isinstance(self, test):
+        """`isinstance(m, A) or isinstance(m, B)` as `isinstance(m, (A, B))`; any other test as it is."""
+        parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or) else []
+        if parts and all(isinstance(p, ast.Call) and getattr(p.func, "id", "") == "isinstance" for p in parts) and len({ast.unparse(p.args[0]) for p in parts}) == 1:
+            classes = [c for p in parts for c in (p.args[1].elts if isinstance(p.args[1], ast.Tuple) else [p.args[1]])]
+            both = ast.copy_location(ast.Call(parts[0].func, [parts[0].args[0], ast.Tuple(classes, ast.Load())], []), test)
+            both.uid = both.args[1].uid = test.uid
+            return both
+        return test
+
     def is_switch(self, node):
+        node.test = self.one_isinstance(node.test)
         test = node.test
         if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
             test = test.values[0]
