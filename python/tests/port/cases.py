@@ -179,6 +179,7 @@ CLASSES = [
     idiom("Pairs", "32", X),
     idiom("Weighed", "(32, 16)", X),
     idiom("Weighed", "(32, 24, 16)", X, name="Weighed_deep"),
+    idiom("TupleTail", "32", X),
     idiom("Grid", "32, torch.arange(320.0).view(10, 32).sin()", "randn(B, 2 * T, 32), T, 2"),
     idiom("PackedLSTM", "32", f"{X}, arange(T, T - B, -1)"),
     idiom("Memories", "32", f"{X}, ones(B, T, 32).tril(3)"),

@@ -589,3 +589,56 @@ class Grid(nn.Module):
         x = self.proj(self.norm(kept[0])).view(x.size(0), height, width, -1)
         x = x + self.rows(torch.arange(size[0]))[:, None] + self.columns(torch.arange(size[1]))
         return x.flatten(1, 2) + kept[1]
+
+
+def start_layers(net, how="small"):
+    if how == "small":
+        net.apply(small_weights)
+    else:
+        raise NotImplementedError(how)
+
+
+class Scored(nn.Module):
+    """Returns a tuple, of which its caller takes parts."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.proj = nn.Linear(width, width)
+
+    def forward(self, x):
+        scores = self.proj(x)
+        return x * scores.sigmoid(), scores
+
+
+class TupleTail(nn.Module):
+    """Joins tuples, takes an entry out of a list, and treats layers of two classes alike."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.scored = Scored(width)
+        self.mix = nn.Conv1d(width, width, 1)
+        for child in self.children():
+            start_layers(child)
+        self.apply(self.start)
+        self.rows = self.made(width, 2)
+        self.column = self.made(width)
+
+    def start(self, module):
+        if isinstance(module, nn.Conv1d) or isinstance(module, nn.Linear):
+            nn.init.normal_(module.weight, std=0.2)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+
+    def made(self, *size):
+        held = nn.Parameter(torch.FloatTensor(*size))
+        nn.init.normal_(held)
+        return held
+
+    def forward(self, x):
+        order = list(range(3))
+        del order[0]
+        order = [0] + order[::-1]
+        found = self.scored(x)
+        mixed = self.mix(found[0].permute(*order)).permute(*order)
+        outputs = (mixed @ self.rows + self.column.mean(),) + found[1:]
+        return outputs
