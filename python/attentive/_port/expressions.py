@@ -1338,7 +1338,8 @@ class Expressions:
             return f"{self.primary(node.args[0])}.to({self.code(dtype)})" if dtype is not None else self.code(node.args[0])
         if name in ("is_scripting", "is_tracing", "is_available", "is_autocast_enabled", "is_compiling", "is_initialized") and self.always(node) is not None:
             return "true" if self.always(node) else "false"
-        if name == "apply" and "autograd" in (getattr(target, "__module__", None) or ""):
+        owner = self.static(node.func.value) if isinstance(node.func, ast.Attribute) else getattr(target, "__self__", None)
+        if name == "apply" and inspect.isclass(owner) and issubclass(owner, torch.autograd.Function):
             raise Refusal(f"`{ast.unparse(node.func)}` is a custom autograd.Function; write its forward with operations of torch", node)
         if name == "checkpoint" and node.args:
             return self.call_directly(node, node.args[1:])
