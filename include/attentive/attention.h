@@ -16,6 +16,7 @@
 #include <attentive/functional/attention.h>
 #include <attentive/functional/attention_recorder.h>
 #include <attentive/functional/explain.h>
+#include <attentive/functional/gated_delta_rule.h>
 #include <attentive/functional/heads_and_windows.h>
 #include <attentive/functional/linear_attention.h>
 #include <attentive/functional/linear_cross_entropy.h>

@@ -1,0 +1,140 @@
+#include <cmath>
+
+#include <ATen/core/grad_mode.h>
+
+#include <attentive/functional/gated_delta_rule.h>
+
+#include "core/autocast_modes.h"
+#include "core/check.h"
+#include "kernels/reference/delta_rule.h"
+
+namespace attentive {
+namespace {
+
+using kernels::DeltaResult;
+using kernels::DeltaRule;
+using kernels::DeltaTensors;
+
+void check_shape(const char* caller, const char* name, const char* shape, const at::Tensor& x,
+                 at::IntArrayRef expected) {
+  TORCH_CHECK_VALUE(x.sizes() == expected, caller, ": expected ", name, " ", shape, " of shape ",
+                    shape_string(expected), ", got ", shape_string(x.sizes()));
+}
+
+void check_like_v(const char* caller, const char* name, const at::Tensor& x, const at::Tensor& v) {
+  TORCH_CHECK_VALUE(x.device() == v.device(), caller, ": expected ", name, " on ", v.device(),
+                    " like v, got it on ", x.device());
+}
+
+// The offsets of packed sequences, of T tokens in all.
+std::vector<int64_t> read_offsets(const char* caller, const at::Tensor& offsets, const at::Tensor& v) {
+  const auto* name = "sequence_offsets";
+  check_defined(caller, name, offsets);
+  TORCH_CHECK_TYPE(offsets.scalar_type() == at::kLong, caller, ": expected ", name, " of dtype Long, got ",
+                   describe(offsets));
+  TORCH_CHECK_VALUE(offsets.dim() == 1 && offsets.size(0) >= 1, caller, ": expected ", name,
+                    " of shape (N + 1,), got ", shape_string(offsets.sizes()));
+  TORCH_CHECK_VALUE(offsets.is_cpu(), caller, ": expected ", name, " on the CPU, got it on ",
+                    offsets.device());
+  TORCH_CHECK_VALUE(v.size(0) == 1, caller, ": expected one row of packed sequences with ", name,
+                    ", got a batch of ", v.size(0));
+  const auto numbers = offsets.contiguous();
+  const auto* const first = numbers.const_data_ptr<int64_t>();
+  std::vector<int64_t> result(first, first + numbers.numel());
+  TORCH_CHECK_VALUE(result.front() == 0, caller, ": expected ", name, " to start at 0, got ", result.front());
+  for (size_t n = 1; n < result.size(); ++n) {
+    TORCH_CHECK_VALUE(result[n] >= result[n - 1], caller, ": expected ", name, " never to decrease, got ",
+                      result[n - 1], " before ", result[n]);
+  }
+  TORCH_CHECK_VALUE(result.back() == v.size(2), caller, ": expected ", name, " to end at ", v.size(2),
+                    " (the packed tokens), got ", result.back());
+  return result;
+}
+
+// A checked call. Under autocast, q, k and v have its dtype.
+struct CheckedCall {
+  DeltaRule rule;
+  DeltaTensors tensors;
+};
+
+CheckedCall checked(const char* caller, DeltaTensors x, const GatedDeltaRuleCall& call) {
+  check_floating(caller, "q", x.q);
+  check_floating(caller, "k", x.k);
+  check_floating(caller, "v", x.v);
+  for (auto* some : {&x.q, &x.k, &x.v}) *some = some->to(autocast_type(some->scalar_type(), some->device()));
+  const auto &q = x.q, &k = x.k, &v = x.v, &gate = x.gate, &beta = x.beta, &state = x.state;
+  TORCH_CHECK_VALUE(q.dim() == 4 && q.size(1) > 0 && q.size(3) > 0, caller,
+                    ": expected q of shape (B, Hk, T, Dk), got ", shape_string(q.sizes()));
+  check_shape(caller, "k", "like q", k, q.sizes());
+  TORCH_CHECK_VALUE(v.dim() == 4 && v.size(0) == q.size(0) && v.size(2) == q.size(2), caller,
+                    ": expected v of shape (", q.size(0), ", Hv, ", q.size(2), ", Dv), got ",
+                    shape_string(v.sizes()));
+  TORCH_CHECK_VALUE(v.size(1) % q.size(1) == 0, caller, ": expected a multiple of the ", q.size(1),
+                    " heads of q as heads of v, got ", v.size(1));
+  for (const auto& [name, some] : {std::pair<const char*, const at::Tensor*>{"q", &q}, {"k", &k}}) {
+    check_like_v(caller, name, *some, v);
+    TORCH_CHECK_TYPE(some->scalar_type() == v.scalar_type(), caller, ": expected ", name, " of dtype ",
+                     v.scalar_type(), " like v, got ", some->scalar_type());
+  }
+  const auto of_tokens = v.sizes().slice(0, 3);
+  const auto check_numbers = [&](const char* name, const at::Tensor& some) {
+    check_floating(caller, name, some);
+    check_like_v(caller, name, some, v);
+    TORCH_CHECK_TYPE(some.scalar_type() == x.sums() || some.scalar_type() == v.scalar_type(), caller,
+                     ": expected ", name, " of dtype ", x.sums(), " or that of v, got ", some.scalar_type());
+  };
+  if (gate.defined()) {
+    check_numbers("gate", gate);
+    const bool by_channel =
+        gate.dim() == 4 && gate.size(3) == q.size(3) && gate.sizes().slice(0, 3) == of_tokens;
+    TORCH_CHECK_VALUE(by_channel || gate.sizes() == of_tokens, caller, ": expected gate of shape ",
+                      shape_string(of_tokens), ", or with ", q.size(3), " channels, got ",
+                      shape_string(gate.sizes()));
+  }
+  if (beta.defined()) {
+    check_numbers("beta", beta);
+    check_shape(caller, "beta", "as a number per token", beta, of_tokens);
+  }
+  DeltaRule rule{.scale = call.scale.value_or(1.0 / std::sqrt(static_cast<double>(q.size(3)))),
+                 .normalize_eps = call.normalize_eps,
+                 .delta = call.delta};
+  TORCH_CHECK_VALUE(std::isfinite(rule.scale), caller, ": expected scale to be finite, got ", rule.scale);
+  TORCH_CHECK_VALUE(!rule.normalize_eps || (std::isfinite(*rule.normalize_eps) && *rule.normalize_eps >= 0.0),
+                    caller, ": expected normalize_eps to be finite and not negative, got ",
+                    rule.normalize_eps.value_or(0.0));
+  if (call.sequence_offsets.defined()) rule.offsets = read_offsets(caller, call.sequence_offsets, v);
+  if (state.defined()) {
+    check_floating(caller, "state", state);
+    check_like_v(caller, "state", state, v);
+    TORCH_CHECK_TYPE(state.scalar_type() == x.sums(), caller, ": expected state of dtype ", x.sums(),
+                     ", got ", state.scalar_type());
+    const auto sequences = rule.offsets.empty() ? v.size(0) : static_cast<int64_t>(rule.offsets.size()) - 1;
+    check_shape(caller, "state", "as a matrix per head", state, {sequences, v.size(1), q.size(3), v.size(3)});
+  }
+  return {std::move(rule), std::move(x)};
+}
+
+}  // namespace
+
+GatedDeltaRuleResult gated_delta_rule(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                      const at::Tensor& gate, const at::Tensor& beta,
+                                      const GatedDeltaRuleCall& call, const at::Tensor& state) {
+  const auto [rule, tensors] = checked("gated_delta_rule", {q, k, v, gate, beta, state}, call);
+  auto [output, last] = kernels::reference::delta_rule(rule, tensors);
+  return {std::move(output), std::move(last)};
+}
+
+at::Tensor gated_delta_rule_(at::Tensor& state, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                             const at::Tensor& gate, const at::Tensor& beta, const GatedDeltaRuleCall& call) {
+  constexpr const char* kCaller = "gated_delta_rule_";
+  check_defined(kCaller, "state", state);
+  const auto [rule, tensors] = checked(kCaller, {q, k, v, gate, beta, state}, call);
+  TORCH_CHECK_VALUE(state.is_contiguous(), kCaller, ": expected state to be contiguous, got strides ",
+                    state.strides());
+  const at::NoGradGuard no_grad;
+  auto [output, last] = kernels::reference::delta_rule(rule, tensors);
+  state.copy_(last);
+  return output;
+}
+
+}  // namespace attentive
