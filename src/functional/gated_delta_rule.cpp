@@ -6,6 +6,7 @@
 
 #include "core/autocast_modes.h"
 #include "core/check.h"
+#include "kernels/native_cpu/delta_rule.h"
 #include "kernels/reference/delta_rule.h"
 
 namespace attentive {
@@ -120,7 +121,9 @@ GatedDeltaRuleResult gated_delta_rule(const at::Tensor& q, const at::Tensor& k, 
                                       const at::Tensor& gate, const at::Tensor& beta,
                                       const GatedDeltaRuleCall& call, const at::Tensor& state) {
   const auto [rule, tensors] = checked("gated_delta_rule", {q, k, v, gate, beta, state}, call);
-  auto [output, last] = kernels::reference::delta_rule(rule, tensors);
+  auto [output, last] = kernels::native_cpu::computes_delta_rule(tensors)
+                            ? kernels::native_cpu::delta_rule(rule, tensors)
+                            : kernels::reference::delta_rule(rule, tensors);
   return {std::move(output), std::move(last)};
 }
 
@@ -132,6 +135,8 @@ at::Tensor gated_delta_rule_(at::Tensor& state, const at::Tensor& q, const at::T
   TORCH_CHECK_VALUE(state.is_contiguous(), kCaller, ": expected state to be contiguous, got strides ",
                     state.strides());
   const at::NoGradGuard no_grad;
+  if (kernels::native_cpu::computes_delta_rule(tensors))
+    return kernels::native_cpu::delta_rule_in_place(rule, tensors);
   auto [output, last] = kernels::reference::delta_rule(rule, tensors);
   state.copy_(last);
   return output;

@@ -1,11 +1,13 @@
 #include <cmath>
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <catch2/catch_test_macros.hpp>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -130,6 +132,63 @@ TEST_CASE("gated_delta_rule equals its recurrence", "[gated_delta_rule]") {
         const auto got = c.run();
         CHECK_CLOSE(got.output, want.output);
         CHECK_CLOSE(got.state, want.state);
+      }
+    }
+  }
+}
+
+namespace {
+
+// The gradients of a sum of both results with random weights, in the order of `tensors`.
+std::vector<at::Tensor> gradients(Case c, at::ScalarType type, uint64_t seed) {
+  for (auto* x : {&c.q, &c.k, &c.v, &c.gate, &c.beta, &c.state}) {
+    if (x->defined()) *x = x->detach().to(type).requires_grad_(true);
+  }
+  const auto got = c.run();
+  auto generator = at::detail::createCPUGenerator(seed);
+  const auto weights = [&](const at::Tensor& x) {
+    return at::randn(x.sizes(), generator, at::device(at::kCPU).dtype(at::kDouble));
+  };
+  const auto loss = (got.output * weights(got.output)).sum() + (got.state * weights(got.state)).sum();
+  auto found = torch::autograd::grad({loss}, c.tensors(), {}, {}, false, /*allow_unused=*/c.q.numel() == 0);
+  for (size_t n = 0; n < found.size(); ++n) {
+    if (!found[n].defined()) found[n] = at::zeros_like(c.tensors()[n]);
+  }
+  return found;
+}
+
+double relative(const at::Tensor& got, const at::Tensor& want) {
+  if (want.numel() == 0) return got.sizes() == want.sizes() ? 0.0 : 1.0;
+  const double error = (got.to(at::kDouble) - want).abs().max().item<double>();
+  return error == 0.0 ? 0.0 : error / std::max(want.abs().max().item<double>(), 1e-30);  // NaN stays NaN
+}
+
+}  // namespace
+
+TEST_CASE("gated_delta_rule: float32 and its gradients equal float64", "[gated_delta_rule]") {
+  const Shape shapes[] = {{.T = 0},
+                          {.B = 2, .Hk = 2, .T = 1, .Dk = 16, .Dv = 24},
+                          {.Hk = 1, .group = 4, .T = 2, .Dk = 5, .Dv = 7},
+                          {.B = 2, .Hk = 2, .group = 2, .T = 63, .Dk = 24, .Dv = 40},
+                          {.Hk = 2, .T = 64, .Dk = 32, .Dv = 16},
+                          {.B = 2, .Hk = 1, .group = 2, .T = 65, .Dk = 17, .Dv = 33},
+                          {.Hk = 1, .group = 2, .T = 200, .Dk = 128, .Dv = 64}};
+  for (const auto& shape : shapes) {
+    for (const auto gates : {Gates::None, Gates::Head, Gates::Channel}) {
+      for (int n = 0; n < 4; ++n) {
+        INFO("T " << shape.T << " Dk " << shape.Dk << " gates " << static_cast<int>(gates) << " case " << n);
+        auto c = drawn(shape, gates, at::kFloat);
+        c.call.delta = n != 1;
+        if (n == 2) c.call.normalize_eps = 1e-6;
+        if (n == 3) c.state = c.beta = at::Tensor();
+        const auto got = c.run(), want = recurrence(c);
+        CHECK(relative(got.output, want.output) <= 2e-6);
+        CHECK(relative(got.state, want.state) <= 2e-6);
+        const auto found = gradients(c, at::kFloat, 1), wanted = gradients(c, at::kDouble, 1);
+        for (size_t i = 0; i < wanted.size(); ++i) {
+          INFO("gradient " << i);
+          CHECK(relative(found[i], wanted[i]) <= 1e-5);
+        }
       }
     }
   }

@@ -15,6 +15,7 @@
 #include "kernels/attention/gradient_row.h"
 #include "kernels/attention/softmax_row.h"
 #include "kernels/attention/stored_weights_row.h"
+#include "kernels/delta_rule/delta_vectors.h"
 #include "kernels/gemm/few_rows.h"
 #include "kernels/gemm/packing.h"
 #include "kernels/gemm/products.h"
@@ -61,6 +62,19 @@ constexpr RowFunctions kRowFunctions = {.cap = cap,
                                         .few_scores = {{few_scores}, {few_scores}, {few_scores}},
                                         .few_outputs = {{few_outputs}, {few_outputs}, {few_outputs}}};
 
+constexpr DeltaFunctions kDeltaFunctions = {.decays = decays,
+                                            .decays_of_pairs = decays_of_pairs,
+                                            .take_lower = take_lower,
+                                            .add_products = add_products,
+                                            .norm_gradient = norm_gradient,
+                                            .solve = solve_block<false>,
+                                            .solve_transposed = solve_block<true>,
+                                            .gate_gradients = gate_gradients,
+                                            .channel_block = channel_block,
+                                            .channel_block_gradients = channel_block_gradients,
+                                            .look_up = look_up,
+                                            .update = update};
+
 ATTENTIVE_SIMD_END
 
 #endif
@@ -86,7 +100,8 @@ const VectorCode* code() {
                                         kWidth,
                                         &kElementwise,
                                         &kProducts,
-                                        &kRowFunctions};
+                                        &kRowFunctions,
+                                        &kDeltaFunctions};
   return &result;
 #else
   return nullptr;

@@ -2,7 +2,6 @@
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/cumsum.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/exp.h>
 #include <ATen/ops/linalg_solve_triangular.h>
 #include <ATen/ops/matmul.h>
@@ -71,7 +70,7 @@ DeltaResult delta_rule_by_tokens(const DeltaTensors& x, bool delta) {
     state = state + (x.beta.select(2, t).unsqueeze(2) * k).transpose(2, 3) * v;
     outputs.push_back(at::matmul(q, state));
   }
-  return {outputs.empty() ? at::empty_like(x.v) : at::cat(outputs, 2), state};
+  return {outputs.empty() ? at::matmul(x.q, state) + x.v : at::cat(outputs, 2), state};
 }
 
 DeltaResult delta_rule_by_chunks(const DeltaTensors& tensors, bool delta) {
@@ -83,7 +82,7 @@ DeltaResult delta_rule_by_chunks(const DeltaTensors& tensors, bool delta) {
     outputs.push_back(std::move(output));
     x.state = std::move(state);
   }
-  return {outputs.empty() ? at::empty_like(x.v) : at::cat(outputs, 2), x.state};
+  return {at::cat(outputs, 2), x.state};
 }
 
 DeltaResult delta_rule(const DeltaRule& rule, const DeltaTensors& tensors) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// The vector code of the native kernel: tables of plain functions, one for each of simd/, gemm/ and
-// attention/, which native_cpu/simd_<set>.cpp fills in for one instruction set and of which one set is chosen
+// The vector code of the native kernel: tables of plain functions, one for each of simd/, gemm/,
+// attention/ and delta_rule/, which native_cpu/simd_<set>.cpp fills in for one instruction set and of which one set is chosen
 // at run time. A source that is compiled for a wide set must not include headers with inline code: the linker
 // could keep its copy of an inline function, which then runs on a CPU without that set.
 
@@ -25,6 +25,7 @@ struct Overloaded : Pointer<Functions>... {
 struct ElementwiseFunctions;  ///< simd/elementwise.h
 struct ProductFunctions;      ///< gemm/products.h
 struct RowFunctions;          ///< attention/rows.h
+struct DeltaFunctions;        ///< delta_rule/functions.h
 
 struct VectorCode {
   const char* name;
@@ -33,6 +34,7 @@ struct VectorCode {
   const ElementwiseFunctions* elementwise;
   const ProductFunctions* products;
   const RowFunctions* rows;
+  const DeltaFunctions* delta;
 };
 
 enum class Bf16Product {

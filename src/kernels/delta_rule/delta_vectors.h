@@ -1,0 +1,223 @@
+#pragma once
+
+#include <attentive/score/vectors/math.h>
+
+#include "kernels/delta_rule/functions.h"
+#include "kernels/simd/rows.h"
+#include "kernels/simd/sums.h"
+
+ATTENTIVE_SIMD_BEGIN
+
+void decays(const float* gates, float* factors, int64_t n) {
+  for (int64_t i = 0; i < n; i += kWidth) {
+    const Vec gate = load_part(gates + i, n - i);
+    store_part(factors + i, select(gate < all(-87.3f), all(0.0f), exp_of(gate)), n - i);
+  }
+}
+
+void decays_of_pairs(const float* factors, const Matrix<float>& to) {
+  const int64_t n = to.rows;
+  for (int64_t i = 0; i < n; ++i) {
+    float* const row = to.row(i);
+    const float* const before = i > 0 ? to.row(i - 1) : row;
+    const float factor = factors[i];
+    for (int64_t j = 0; j < n; j += kWidth) {
+      const Vec decay = j < i ? load_part(before + j, n - j) * factor : all(0.0f);
+      store_part(row + j, decay, n - j);
+    }
+    row[i] = 1.0f;
+  }
+}
+
+void take_lower(const Matrix<const float>& decays, int64_t diagonal, const Matrix<float>& x) {
+  for (int64_t i = 0; i < x.rows; ++i) {
+    float* const row = x.row(i);
+    const int64_t end = i + diagonal;
+    for (int64_t j = 0; j < x.cols; j += kWidth) {
+      const int64_t left = end - j;
+      Vec value = all(0.0f);
+      if (left > 0) {
+        value = load_part(row + j, x.cols - j);
+        if (decays.data) value *= load_part(decays.row(i) + j, x.cols - j);
+        if (left < kWidth) value = select(lanes() < all(static_cast<int32_t>(left)), value, all(0.0f));
+      }
+      store_part(row + j, value, x.cols - j);
+    }
+  }
+}
+
+void add_products(const float* x, const float* y, float* to, int64_t n) {
+  for (int64_t i = 0; i < n; i += kWidth)
+    store_part(to + i, load_part(to + i, n - i) + load_part(x + i, n - i) * load_part(y + i, n - i), n - i);
+}
+
+void norm_gradient(const float* unit, const float* gradient, float inverse_norm, float* to, int64_t n) {
+  const float along = dot(unit, gradient, n);
+  for (int64_t i = 0; i < n; i += kWidth)
+    store_part(to + i, (load_part(gradient + i, n - i) - load_part(unit + i, n - i) * along) * inverse_norm,
+               n - i);
+}
+
+/// One vector of columns, in registers if the block is whole.
+template <bool kTransposed, bool kWhole>
+inline void solve_columns(const Matrix<const float>& lower, float* x, int64_t stride, int64_t columns) {
+  constexpr int kBlock = static_cast<int>(kDeltaBlock);
+  const int n = kWhole ? kBlock : static_cast<int>(lower.rows);
+  Vec rows[kBlock];
+#pragma GCC unroll 16
+  for (int i = 0; i < n; ++i) rows[i] = load_part(x + i * stride, columns);
+#pragma GCC unroll 16
+  for (int step = 0; step < n; ++step) {
+    const int j = kTransposed ? n - 1 - step : step;  // solved
+    const int begin = kTransposed ? 0 : j + 1, end = kTransposed ? j : n;
+#pragma GCC unroll 16
+    for (int i = begin; i < end; ++i) rows[i] += (kTransposed ? lower.row(j)[i] : lower.row(i)[j]) * rows[j];
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < n; ++i) store_part(x + i * stride, rows[i], columns);
+}
+
+template <bool kTransposed>
+void solve_block(const Matrix<const float>& lower, const Matrix<float>& x) {
+  for (int64_t c = 0; c < x.cols; c += kWidth) {
+    if (lower.rows == kDeltaBlock) {
+      solve_columns<kTransposed, true>(lower, x.data + c, x.stride, x.cols - c);
+    } else {
+      solve_columns<kTransposed, false>(lower, x.data + c, x.stride, x.cols - c);
+    }
+  }
+}
+
+void gate_gradients(const Matrix<const float>& scores, const Matrix<const float>& grad_scores,
+                    const Matrix<const float>& system, const Matrix<const float>& grad_system,
+                    const float* starts, float* ends, float* gates) {
+  // The gradient of gate t is the sum over all pairs j < t <= i of the gradients of their logarithms of
+  // decays. ends[j] is the sum over i >= t, and such sums of sums of the same sign lose no digits.
+  const int64_t n = scores.rows;
+  float start = starts[n];
+  for (int64_t t = n - 1; t >= 0; --t) {
+    Vec total = all(0.0f);
+    for (int64_t j = 0; j < t; j += kWidth) {
+      const int64_t left = t - j;
+      const Vec sum = load_part(ends + j, left) +
+                      load_part(scores.row(t) + j, left) * load_part(grad_scores.row(t) + j, left) +
+                      load_part(system.row(t) + j, left) * load_part(grad_system.row(t) + j, left);
+      store_part(ends + j, sum, left);
+      total += sum;
+    }
+    start += starts[t];
+    gates[t] = start + sum(total);
+  }
+}
+
+void channel_block(const Matrix<const float>& q, const Matrix<const float>& r,
+                   const Matrix<const float>& factors, const Matrix<float>& k, const Matrix<float>& scores,
+                   const Matrix<float>& system) {
+  const int64_t dim = q.cols;
+  for (int64_t j = 0; j < q.rows; ++j) {
+    float* const key = k.row(j);
+    for (int64_t i = j; i < q.rows; ++i) {
+      Vec score = all(0.0f), read = all(0.0f);
+      for (int64_t d = 0; d < dim; d += kWidth) {
+        Vec decayed = load_part(key + d, dim - d);
+        if (i > j) {
+          decayed *= load_part(factors.row(i) + d, dim - d);
+          store_part(key + d, decayed, dim - d);
+        }
+        score += decayed * load_part(q.row(i) + d, dim - d);
+        read += decayed * load_part(r.row(i) + d, dim - d);
+      }
+      scores.row(i)[j] = sum(score);
+      system.row(i)[j] = sum(read);
+    }
+  }
+}
+
+void channel_block_gradients(const ChannelBlock& b) {
+  const int64_t n = b.q.rows, dim = b.q.cols;
+  for (int64_t d = 0; d < dim; d += kWidth) {
+    const int64_t left = dim - d;
+    const auto at = [=](const Matrix<const float>& x, int64_t i) { return load_part(x.row(i) + d, left); };
+    Vec of_gate[kDeltaBlock] = {}, of_q[kDeltaBlock] = {}, of_r[kDeltaBlock] = {};
+    for (int64_t j = 0; j < n; ++j) {
+      Vec decayed[kDeltaBlock];  // key j, from its own token to each later one
+      decayed[j] = at(b.k, j);
+      for (int64_t i = j + 1; i < n; ++i) decayed[i] = decayed[i - 1] * at(b.factors, i);
+      Vec of_key = at(b.grad_k, j);
+      for (int64_t i = n - 1; i >= j; --i) {
+        const float of_score = b.grad_scores.row(i)[j], of_system = i > j ? b.grad_system.row(i)[j] : 0.0f;
+        of_key += of_score * at(b.q, i) + of_system * at(b.r, i);
+        of_q[i] += of_score * decayed[i];
+        of_r[i] += of_system * decayed[i];
+        if (i == j) break;
+        of_gate[i] += of_key * decayed[i];
+        of_key *= at(b.factors, i);
+      }
+      store_part(b.grad_k.row(j) + d, of_key, left);
+    }
+    for (int64_t i = 0; i < n; ++i) {
+      store_part(b.grad_q.row(i) + d, at(b.grad_q, i) + of_q[i], left);
+      store_part(b.grad_r.row(i) + d, at(b.grad_r, i) + of_r[i], left);
+      store_part(b.grad_gate.row(i) + d, of_gate[i], left);
+    }
+  }
+}
+
+/// The columns [c, c + kVectors * kWidth) of a few rows, added to the sums.
+template <int kVectors>
+inline void look_up_block(const float* state, int64_t stride, int64_t rows, const float* k, const float* q,
+                          float* found, float* read, int64_t columns) {
+  Vec by_k[kVectors], by_q[kVectors];
+  for (int x = 0; x < kVectors; ++x) {
+    by_k[x] = load_part(found + x * kWidth, columns - x * kWidth);
+    by_q[x] = load_part(read + x * kWidth, columns - x * kWidth);
+  }
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int x = 0; x < kVectors; ++x) {
+      const Vec numbers = load_part(state + r * stride + x * kWidth, columns - x * kWidth);
+      by_k[x] += k[r] * numbers;
+      by_q[x] += q[r] * numbers;
+    }
+  }
+  for (int x = 0; x < kVectors; ++x) {
+    store_part(found + x * kWidth, by_k[x], columns - x * kWidth);
+    store_part(read + x * kWidth, by_q[x], columns - x * kWidth);
+  }
+}
+
+void look_up(const Matrix<const float>& state, const float* k, const float* q, float* found, float* read) {
+  constexpr int kVectors = kSums / 2;
+  constexpr int64_t kColumns = kVectors * kWidth, kRows = 16;
+  for (int64_t c = 0; c < state.cols; c += kWidth) {
+    store_part(found + c, all(0.0f), state.cols - c);
+    store_part(read + c, all(0.0f), state.cols - c);
+  }
+  // A few rows at a time are read from left to right, so that memory is read in the order of its addresses.
+  for (int64_t r = 0; r < state.rows; r += kRows) {
+    const int64_t rows = state.rows - r < kRows ? state.rows - r : kRows;
+    int64_t c = 0;
+    for (; c + kColumns <= state.cols; c += kColumns)
+      look_up_block<kVectors>(state.row(r) + c, state.stride, rows, k + r, q + r, found + c, read + c,
+                              kColumns);
+    for (; c < state.cols; c += kWidth)
+      look_up_block<1>(state.row(r) + c, state.stride, rows, k + r, q + r, found + c, read + c,
+                       state.cols - c);
+  }
+}
+
+void update(const Matrix<const float>& state, const float* factors, const float* k, const float* change,
+            const Matrix<float>& to) {
+  for (int64_t r = 0; r < state.rows; ++r) {
+    const float *const from = state.row(r), factor = factors[r], key = k[r];
+    float* const out = to.row(r);
+    int64_t c = 0;
+    for (; c + kWidth <= state.cols; c += kWidth)
+      store(out + c, load<Vec>(from + c) * factor + load<Vec>(change + c) * key);
+    if (c < state.cols)
+      store_part(out + c,
+                 load_part(from + c, state.cols - c) * factor + load_part(change + c, state.cols - c) * key,
+                 state.cols - c);
+  }
+}
+
+ATTENTIVE_SIMD_END

@@ -1,0 +1,605 @@
+#include "kernels/delta_rule/kernel.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "kernels/delta_rule/functions.h"
+#include "kernels/gemm/products.h"
+#include "kernels/gemm/scratch.h"
+#include "kernels/simd/elementwise.h"
+#include "kernels/simd/threads.h"
+
+namespace attentive::kernels::cpu {
+namespace {
+
+constexpr int64_t kChunk = 64;
+constexpr int64_t kFewTokens = 4;     // up to which the recurrence takes less time
+constexpr int64_t kStepColumns = 64;  // of the state, that a thread takes of a single token if heads are few
+
+Rhs<const float> rhs(const Matrix<float>& x) {
+  return {x.data, x.rows, x.cols, x.stride};
+}
+
+void fill(const Matrix<float>& x, float value) {
+  for (int64_t r = 0; r < x.rows; ++r) std::fill_n(x.row(r), x.cols, value);
+}
+
+void copy(const float* from, float* to, int64_t n) {
+  std::memcpy(to, from, static_cast<size_t>(n) * sizeof(float));
+}
+
+// One head of one sequence.
+template <class T>
+struct Head {
+  const DeltaCall<T>& call;
+  int64_t sequence, head;
+  int64_t item = call.item(sequence), first = call.first(sequence), length = call.length(sequence);
+  int64_t key_head = head / call.group, state_size = call.Dk * call.Dv;
+
+  int64_t state_offset() const { return (sequence * call.heads + head) * state_size; }
+  const float* initial_state() const { return call.state ? call.state + state_offset() : nullptr; }
+
+  // Rows of q or k from a token on, widened and normalised; returns the last one's inverse norm.
+  float load(const Strided<const T>& x, int64_t token, float* to) const {
+    elementwise().convert(x.at(item, key_head, first + token), to, call.Dk);
+    if (!call.normalize) return 1.0f;
+    const float inverse = 1.0f / std::sqrt(elementwise().dot(to, to, call.Dk) + call.eps);
+    elementwise().store_scaled(to, inverse, to, call.Dk);
+    return inverse;
+  }
+  float beta(int64_t token) const { return call.beta ? *call.beta.at(item, head, first + token) : 1.0f; }
+  // exp(gate): Dk numbers, or one.
+  void decays(int64_t token, float* to) const {
+    const int64_t n = call.channel_gates ? call.Dk : 1;
+    if (call.gate) {
+      delta_functions().decays(call.gate.at(item, head, first + token), to, n);
+    } else {
+      std::fill_n(to, n, 1.0f);
+    }
+  }
+};
+
+// The products of a chunk. Rows beyond the last token are not used.
+template <class T>
+class Chunk {
+ public:
+  Chunk(const DeltaCall<T>& call, Scratch& scratch, bool for_gradients)
+      : call_(call), channels_(call.channel_gates), keeps_keys_(for_gradients && channels_) {
+    const int64_t size = kChunk, Dk = call.Dk;
+    for (auto* x : {&q, &k, &r, &start_q, &start_r, &end_k}) *x = scratch.matrix<float>(size, Dk);
+    factors = scratch.matrix<float>(size, channels_ ? Dk : 1);
+    starts = scratch.matrix<float>(size, channels_ ? Dk : 1);
+    scores = scratch.matrix<float>(size, size);
+    system = scratch.matrix<float>(size, size);
+    decays = scratch.matrix<float>(size, size);
+    keys_ = scratch.matrix<float>(Dk, size);
+    scaled_ = scratch.matrix<float>(size, size);
+    if (channels_) {
+      for (auto* x : {&local, &local_q, &local_r}) *x = scratch.matrix<float>(size, Dk);
+      if (keeps_keys_) earlier = scratch.matrix<float>(size / kDeltaBlock * size, Dk);
+    }
+    beta = scratch.take<float>(size);
+    inverse_q = scratch.take<float>(size);
+    inverse_k = scratch.take<float>(size);
+  }
+
+  // Reads the tokens [token, token + n) and computes their products; those of queries only if they are wanted.
+  void load(const Head<T>& head, int64_t token, int64_t count, bool queries) {
+    n = count;
+    for (int64_t i = 0; i < n; ++i) {
+      inverse_k[i] = head.load(call_.k, token + i, k.row(i));
+      elementwise().store_scaled(k.row(i), -1.0f, r.row(i), call_.Dk);
+      inverse_q[i] = head.load(call_.q, token + i, q.row(i));
+      beta[i] = head.beta(token + i);
+      head.decays(token + i, factors.row(i));
+    }
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t width = factors.cols;
+      copy(factors.row(i), starts.row(i), width);
+      if (i > 0) elementwise().multiply_by(starts.row(i - 1), starts.row(i), width);
+      decay_row(i, q.row(i), start_q.row(i));
+      decay_row(i, r.row(i), start_r.row(i));
+    }
+    if (channels_) {
+      by_channels();
+    } else {
+      by_heads(queries);
+    }
+  }
+
+  // x, times the decays from the start of the chunk to token i.
+  void decay_row(int64_t i, const float* x, float* to) const {
+    if (!channels_) return elementwise().store_scaled(x, *starts.row(i), to, call_.Dk);
+    if (x != to) copy(x, to, call_.Dk);
+    elementwise().multiply_by(starts.row(i), to, call_.Dk);
+  }
+
+  // Decays a state (Dk, Dv) to the end of the chunk.
+  void decay_state(const Matrix<float>& state) const {
+    const float* const decay = starts.row(n - 1);
+    if (!channels_)
+      return elementwise().store_scaled(state.data, *decay, state.data, state.rows * state.cols);
+    for (int64_t d = 0; d < state.rows; ++d)
+      elementwise().store_scaled(state.row(d), decay[d], state.row(d), state.cols);
+  }
+
+  // x = x + N beta x, or x = x + N^T beta x, solved in place by blocks.
+  void solve(const Matrix<float>& x) {
+    for (int64_t i = 0; i < n; ++i) {
+      copy(system.row(i), scaled_.row(i), n);
+      elementwise().multiply_by(beta, scaled_.row(i), n);
+    }
+    for (int64_t b = 0; b < n; b += kDeltaBlock) {
+      const int64_t rows = std::min(kDeltaBlock, n - b);
+      if (b > 0) gemm(scaled_.block(b, rows, 0, b), rhs(x.part(0, b)), x.part(b, rows), Sums::Continue);
+      delta_functions().solve(scaled_.block(b, rows, b, rows), x.part(b, rows));
+    }
+  }
+  void solve_transposed(const Matrix<float>& x) {
+    for (int64_t i = 0; i < n; ++i) elementwise().store_scaled(system.row(i), beta[i], scaled_.row(i), n);
+    for (int64_t b = (n - 1) / kDeltaBlock * kDeltaBlock; b >= 0; b -= kDeltaBlock) {
+      const int64_t rows = std::min(kDeltaBlock, n - b), after = b + rows;
+      if (after < n)
+        products().add_transposed(scaled_.block(after, n - after, b, rows), rhs(x.part(after, n - after)),
+                                  x.part(b, rows), {});
+      delta_functions().solve_transposed(scaled_.block(b, rows, b, rows), x.part(b, rows));
+    }
+  }
+
+  int64_t n = 0;
+  Matrix<float> q, k, r;                  // q_i, k_j and r_i
+  Matrix<float> start_q, start_r, end_k;  // b_i q_i, b_i r_i and e_j k_j
+  Matrix<float> factors, starts;          // a_i and b_i
+  Matrix<float> scores, system, decays;   // P, N and, with a gate per head, D
+  // With gates per channel: the decays from the start of a token's block, which q and r have in local_q and
+  // local_r; and for the gradients, the keys before each block, decayed to its start.
+  Matrix<float> local, local_q, local_r, earlier;
+  float *beta, *inverse_q, *inverse_k;
+
+ private:
+  Matrix<float> part(const Matrix<float>& x) const { return x.block(0, n, 0, std::min(n, x.cols)); }
+
+  void by_heads(bool queries) {
+    const Matrix<float> keys{keys_.data, call_.Dk, n, n}, D = part(decays);
+    products().transpose(Matrix<const float>(k.part(0, n)), keys);
+    delta_functions().decays_of_pairs(factors.data, D);
+    if (queries) {
+      gemm(q.part(0, n), rhs(keys), part(scores), Sums::Begin, {.columns = 1});
+      delta_functions().take_lower(D, 1, part(scores));
+    }
+    if (call_.delta) {
+      gemm(r.part(0, n), rhs(keys), part(system), Sums::Begin, {.columns = 0});
+      delta_functions().take_lower(D, 0, part(system));
+    } else {
+      fill(part(system), 0.0f);
+    }
+    for (int64_t j = 0; j < n; ++j)
+      elementwise().store_scaled(k.row(j), D.row(n - 1)[j], end_k.row(j), call_.Dk);
+  }
+
+  // By blocks of tokens: the decays between a token of a block and an earlier one are those from the start of
+  // the block, times those up to it. end_k holds the keys decayed to the last token that was visited.
+  void by_channels() {
+    const int64_t Dk = call_.Dk;
+    std::memcpy(end_k.data, k.data, static_cast<size_t>(n * Dk) * sizeof(float));
+    for (int64_t b = 0; b < n; b += kDeltaBlock) {
+      const int64_t rows = std::min(kDeltaBlock, n - b);
+      for (int64_t i = b; i < b + rows; ++i) {
+        copy(factors.row(i), local.row(i), Dk);
+        if (i > b) elementwise().multiply_by(local.row(i - 1), local.row(i), Dk);
+        for (const auto& [from, to] : {std::pair(&q, &local_q), std::pair(&r, &local_r)}) {
+          copy(from->row(i), to->row(i), Dk);
+          elementwise().multiply_by(local.row(i), to->row(i), Dk);
+        }
+      }
+      if (b > 0) {
+        const Matrix<float> keys{keys_.data, Dk, b, b};
+        products().transpose(Matrix<const float>(end_k.part(0, b)), keys);
+        gemm(local_q.part(b, rows), rhs(keys), scores.block(b, rows, 0, b), Sums::Begin);
+        gemm(local_r.part(b, rows), rhs(keys), system.block(b, rows, 0, b), Sums::Begin);
+        if (keeps_keys_)
+          std::memcpy(keys_before(b).data, end_k.data, static_cast<size_t>(b * Dk) * sizeof(float));
+        for (int64_t j = 0; j < b; ++j) elementwise().multiply_by(local.row(b + rows - 1), end_k.row(j), Dk);
+      }
+      delta_functions().channel_block(q.part(b, rows), r.part(b, rows), factors.part(b, rows),
+                                      end_k.part(b, rows), scores.block(b, rows, b, rows),
+                                      system.block(b, rows, b, rows));
+    }
+    delta_functions().take_lower({}, 1, part(scores));
+    delta_functions().take_lower({}, 0, part(system));
+  }
+
+ public:
+  Matrix<float> keys_before(int64_t block) const { return earlier.part(block / kDeltaBlock * kChunk, block); }
+
+ private:
+  const DeltaCall<T>& call_;
+  const bool channels_, keeps_keys_;
+  Matrix<float> keys_, scaled_;
+};
+
+// The tokens of a head one after another, on some columns of its state.
+template <class T>
+void by_tokens(const Head<T>& head, int64_t column, int64_t columns, const Strided<T>& output, float* last) {
+  const auto& call = head.call;
+  Scratch& scratch = Scratch::of_this_thread();
+  scratch.reset();
+  const int64_t Dk = call.Dk;
+  float *const q = scratch.take<float>(Dk), *const k = scratch.take<float>(Dk),
+               *const factors = scratch.take<float>(Dk);
+  float *const start_q = scratch.take<float>(Dk), *const start_k = scratch.take<float>(Dk);
+  float *const found = scratch.take<float>(columns), *const read = scratch.take<float>(columns),
+               *const change = scratch.take<float>(columns);
+  const Matrix<float> to{last + column, Dk, columns, call.Dv};
+  Matrix<const float> state = to;
+  if (const float* initial = head.initial_state()) {
+    state.data = initial + column;
+  } else {
+    fill(to, 0.0f);
+  }
+  for (int64_t t = 0; t < head.length; ++t, state = to) {
+    head.load(call.k, t, k);
+    head.load(call.q, t, q);
+    head.decays(t, factors);
+    if (!call.channel_gates) std::fill_n(factors, Dk, *factors);
+    for (const auto& [from, decayed] : {std::pair(q, start_q), std::pair(k, start_k)}) {
+      copy(from, decayed, Dk);
+      elementwise().multiply_by(factors, decayed, Dk);
+    }
+    delta_functions().look_up(state, start_k, start_q, found, read);
+    const T* const value = call.v.at(head.item, head.head, head.first + t) + column;
+    elementwise().convert(value, change, columns);
+    const float beta = head.beta(t), along = elementwise().dot(q, k, Dk);
+    for (int64_t c = 0; c < columns; ++c) {
+      change[c] = beta * (change[c] - (call.delta ? found[c] : 0.0f));
+      read[c] += along * change[c];
+    }
+    delta_functions().update(state, factors, k, change, to);
+    elementwise().store_scaled(read, call.scale, output.at(head.item, head.head, head.first + t) + column,
+                               columns);
+  }
+}
+
+// X of a chunk: what its tokens add to the state, before beta.
+template <class T>
+void find_added(const Head<T>& head, Chunk<T>& chunk, int64_t token, const Matrix<float>* state,
+                const Matrix<float>& x) {
+  for (int64_t i = 0; i < x.rows; ++i)
+    elementwise().convert(head.call.v.at(head.item, head.head, head.first + token + i), x.row(i), x.cols);
+  if (!head.call.delta) return;
+  if (state) gemm(chunk.start_r.part(0, x.rows), rhs(*state), x, Sums::Continue);
+  chunk.solve(x);
+}
+
+// The state before the first token. Returns whether it is not zero.
+template <class T>
+bool begin_state(const Head<T>& head, const Matrix<float>& state) {
+  const float* const initial = head.initial_state();
+  if (initial) {
+    copy(initial, state.data, head.state_size);
+  } else {
+    fill(state, 0.0f);
+  }
+  return initial;
+}
+
+template <class T>
+void by_chunks(const Head<T>& head, const Strided<T>& output, float* last) {
+  const auto& call = head.call;
+  Scratch& scratch = Scratch::of_this_thread();
+  scratch.reset();
+  const int64_t Dk = call.Dk, Dv = call.Dv;
+  Chunk<T> chunk(call, scratch, /*for_gradients=*/false);
+  const auto x = scratch.matrix<float>(kChunk, Dv), sums = scratch.matrix<float>(kChunk, Dv),
+             state = scratch.matrix<float>(Dk, Dv);
+  bool any = begin_state(head, state);
+  for (int64_t t = 0; t < head.length; t += kChunk, any = true) {
+    const int64_t n = std::min(kChunk, head.length - t);
+    chunk.load(head, t, n, /*queries=*/true);
+    const auto added = x.part(0, n), read = sums.part(0, n);
+    find_added(head, chunk, t, any ? &state : nullptr, added);
+    for (int64_t i = 0; i < n; ++i) elementwise().store_scaled(added.row(i), chunk.beta[i], added.row(i), Dv);
+    if (any) gemm(chunk.start_q.part(0, n), rhs(state), read, Sums::Begin);
+    gemm(chunk.scores.block(0, n, 0, n), rhs(added), read, any ? Sums::Continue : Sums::Begin, {.inner = 1});
+    for (int64_t i = 0; i < n; ++i)
+      elementwise().store_scaled(read.row(i), call.scale, output.at(head.item, head.head, head.first + t + i),
+                                 Dv);
+    if (any) chunk.decay_state(state);
+    products().add_transposed(chunk.end_k.part(0, n), rhs(added), state, {});
+  }
+  copy(state.data, last, head.state_size);
+}
+
+// The gradients of one head.
+template <class T>
+class Backward {
+ public:
+  Backward(const Head<T>& head, const DeltaGradients<T>& gradients)
+      : head_(head),
+        call_(head.call),
+        g_(gradients),
+        scratch_(reset_scratch()),
+        chunk_(call_, scratch_, true) {
+    const int64_t Dk = call_.Dk, Dv = call_.Dv, size = kChunk;
+    states_ = scratch_.matrix<float>(std::max<int64_t>(chunks(), 1) * Dv, Dk);
+    added_ = scratch_.matrix<float>(head.length, Dv);
+    state_ = scratch_.matrix<float>(Dk, Dv);
+    state_transposed_ = scratch_.matrix<float>(Dv, Dk);
+    for (auto* x : {&u_, &z_, &y_, &out_}) *x = scratch_.matrix<float>(size, Dv);
+    for (auto* x : {&q_, &r_, &k_}) *x = scratch_.matrix<float>(size, Dk);
+    for (auto* x : {&scores_, &system_}) *x = scratch_.matrix<float>(size, size);
+    u_transposed_ = scratch_.take<float>(Dv * size);
+    gates_ = scratch_.matrix<float>(size, call_.channel_gates ? Dk : 1);
+    starts_ = scratch_.take<float>(size + 1);
+    ends_ = scratch_.take<float>(size);
+    of_state_ = scratch_.take<float>(Dk);
+    if (!call_.channel_gates) return;
+    for (auto* x : {&block_q_, &block_r_, &inside_, &rows_}) *x = scratch_.matrix<float>(kDeltaBlock, Dk);
+    carried_ = scratch_.take<float>(Dk);
+  }
+
+  void run() {
+    keep_states();
+    if (g_.state) {
+      copy(g_.state + head_.state_offset(), state_.data, head_.state_size);
+    } else {
+      fill(state_, 0.0f);
+    }
+    for (int64_t c = chunks() - 1; c >= 0; --c) chunk_gradients(c);
+    if (g_.grad_state) copy(state_.data, g_.grad_state + head_.state_offset(), head_.state_size);
+  }
+
+ private:
+  static Scratch& reset_scratch() {
+    Scratch& scratch = Scratch::of_this_thread();
+    scratch.reset();
+    return scratch;
+  }
+  int64_t chunks() const { return (head_.length + kChunk - 1) / kChunk; }
+  int64_t count(int64_t c) const { return std::min(kChunk, head_.length - c * kChunk); }
+  bool has_state(int64_t c) const { return c > 0 || call_.state; }
+  Matrix<float> state_before(int64_t c) const { return states_.part(c * call_.Dv, call_.Dv); }  // transposed
+
+  // From the front: the state before each chunk, and X.
+  void keep_states() {
+    begin_state(head_, state_);
+    for (int64_t c = 0; c < chunks(); ++c) {
+      const int64_t n = count(c), t = c * kChunk;
+      const auto x = added_.part(t, n);
+      chunk_.load(head_, t, n, /*queries=*/false);
+      products().transpose(Matrix<const float>(state_), state_before(c));
+      find_added(head_, chunk_, t, has_state(c) ? &state_ : nullptr, x);
+      if (c + 1 == chunks()) return;
+      for (int64_t i = 0; i < n; ++i)
+        elementwise().store_scaled(x.row(i), chunk_.beta[i], u_.row(i), call_.Dv);
+      if (has_state(c)) chunk_.decay_state(state_);
+      products().add_transposed(chunk_.end_k.part(0, n), rhs(u_.part(0, n)), state_, {});
+    }
+  }
+
+  void chunk_gradients(int64_t c) {
+    const int64_t n = count(c), t = c * kChunk, Dk = call_.Dk, Dv = call_.Dv;
+    const bool from_state = has_state(c), to_state = c + 1 < chunks() || g_.state;
+    chunk_.load(head_, t, n, /*queries=*/true);
+    const auto x = added_.part(t, n), u = u_.part(0, n), z = z_.part(0, n), y = y_.part(0, n),
+               out = out_.part(0, n), before = state_before(c);
+    const auto q = q_.part(0, n), r = r_.part(0, n), k = k_.part(0, n);
+    const auto scores = scores_.block(0, n, 0, n), system = system_.block(0, n, 0, n);
+    for (int64_t i = 0; i < n; ++i) {
+      elementwise().store_scaled(x.row(i), chunk_.beta[i], u.row(i), Dv);
+      if (g_.output) {
+        elementwise().convert(g_.output.at(head_.item, head_.head, head_.first + t + i), out.row(i), Dv);
+        elementwise().store_scaled(out.row(i), call_.scale, out.row(i), Dv);
+      } else {
+        std::fill_n(out.row(i), Dv, 0.0f);
+      }
+    }
+    const Matrix<float> u_transposed{u_transposed_, Dv, n, n};
+    products().transpose(Matrix<const float>(u), u_transposed);
+    gemm(out, rhs(u_transposed), scores, Sums::Begin, {.columns = 1});
+    // dU and, where a state follows, the gradient of the decayed keys
+    if (to_state) {
+      products().transpose(Matrix<const float>(state_), state_transposed_);
+      gemm(chunk_.end_k.part(0, n), rhs(state_), z, Sums::Begin);
+      gemm(u, rhs(state_transposed_), k, Sums::Begin);
+    } else {
+      fill(z, 0.0f);
+      fill(k, 0.0f);
+    }
+    products().add_transposed(chunk_.scores.block(0, n, 0, n), rhs(out), z, {.first_inner = 0});
+    if (call_.delta) chunk_.solve_transposed(z);
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t token = head_.first + t + i;
+      if (g_.beta) *g_.beta.at(head_.item, head_.head, token) = elementwise().dot(z.row(i), x.row(i), Dv);
+      elementwise().store_scaled(z.row(i), chunk_.beta[i], y.row(i), Dv);
+      elementwise().convert(y.row(i), g_.v.at(head_.item, head_.head, token), Dv);
+    }
+    if (call_.delta) {
+      gemm(y, rhs(u_transposed), system, Sums::Begin, {.columns = 0});
+    } else {
+      fill(system, 0.0f);
+      fill(y, 0.0f);
+    }
+    if (from_state) {
+      gemm(out, rhs(before), q, Sums::Begin);
+      gemm(y, rhs(before), r, Sums::Begin);
+    } else {
+      fill(q, 0.0f);
+      fill(r, 0.0f);
+    }
+    std::fill_n(of_state_, Dk, 0.0f);
+    if (from_state && to_state) {
+      for (int64_t e = 0; e < Dv; ++e)
+        delta_functions().add_products(before.row(e), state_transposed_.row(e), of_state_, Dk);
+    }
+    if (call_.channel_gates) {
+      by_channels(n, scores, system);
+    } else {
+      by_heads(n, scores, system);
+    }
+    for (int64_t i = 0; i < n; ++i) write_row(t, i);
+    chunk_.decay_state(state_);
+    products().add_transposed(chunk_.start_q.part(0, n), rhs(out), state_, {});
+    if (call_.delta) products().add_transposed(chunk_.start_r.part(0, n), rhs(y), state_, {});
+  }
+
+  void by_heads(int64_t n, const Matrix<float>& scores, const Matrix<float>& system) {
+    const int64_t Dk = call_.Dk;
+    const auto D = chunk_.decays.block(0, n, 0, n);
+    for (int64_t i = 0; i < n; ++i) {
+      ends_[i] = elementwise().dot(chunk_.end_k.row(i), k_.row(i), Dk);
+      starts_[i] = elementwise().dot(chunk_.start_q.row(i), q_.row(i), Dk) +
+                   elementwise().dot(chunk_.start_r.row(i), r_.row(i), Dk);
+    }
+    starts_[n] = 0.0f;
+    for (int64_t d = 0; d < Dk; ++d) starts_[n] += of_state_[d];
+    starts_[n] *= *chunk_.starts.row(n - 1);
+    if (g_.gate)
+      delta_functions().gate_gradients(chunk_.scores.block(0, n, 0, n), scores,
+                                       chunk_.system.block(0, n, 0, n), system, starts_, ends_, gates_.data);
+    delta_functions().take_lower(D, 1, scores);
+    delta_functions().take_lower(D, 0, system);
+    for (int64_t i = 0; i < n; ++i) {
+      chunk_.decay_row(i, q_.row(i), q_.row(i));
+      chunk_.decay_row(i, r_.row(i), r_.row(i));
+      elementwise().store_scaled(k_.row(i), D.row(n - 1)[i], k_.row(i), Dk);
+    }
+    gemm(scores, rhs(chunk_.k.part(0, n)), q_.part(0, n), Sums::Continue, {.inner = 1});
+    products().add_transposed(scores, rhs(chunk_.q.part(0, n)), k_.part(0, n), {.first_inner = 0});
+    if (!call_.delta) return;
+    gemm(system, rhs(chunk_.k.part(0, n)), r_.part(0, n), Sums::Continue, {.inner = 0});
+    products().add_transposed(system, rhs(chunk_.r.part(0, n)), k_.part(0, n), {.first_inner = 1});
+  }
+
+  void by_channels(int64_t n, const Matrix<float>& scores, const Matrix<float>& system) {
+    const int64_t Dk = call_.Dk;
+    const auto& row = elementwise();
+    const auto& delta = delta_functions();
+    delta.take_lower({}, 1, scores);
+    delta.take_lower({}, 0, system);
+    for (int64_t i = 0; i < n; ++i) {
+      std::fill_n(gates_.row(i), Dk, 0.0f);
+      delta.add_products(chunk_.start_q.row(i), q_.row(i), gates_.row(i), Dk);
+      delta.add_products(chunk_.start_r.row(i), r_.row(i), gates_.row(i), Dk);
+      chunk_.decay_row(i, q_.row(i), q_.row(i));
+      chunk_.decay_row(i, r_.row(i), r_.row(i));
+    }
+    // The terms of the state: those of all tokens from a gate's on.
+    row.multiply_by(chunk_.starts.row(n - 1), of_state_, Dk);
+    for (int64_t b = (n - 1) / kDeltaBlock * kDeltaBlock; b >= 0; b -= kDeltaBlock) {
+      const int64_t rows = std::min(kDeltaBlock, n - b), after = b + rows;
+      std::fill_n(carried_, Dk, 0.0f);
+      fill(rows_, 0.0f);
+      if (b > 0) {
+        // Keys before the block: decayed to its end, and to its start.
+        const auto at_end = after < n ? chunk_.keys_before(after) : chunk_.end_k,
+                   at_start = chunk_.keys_before(b);
+        for (int64_t j = 0; j < b; ++j) {
+          delta.add_products(k_.row(j), at_end.row(j), carried_, Dk);
+          row.multiply_by(chunk_.local.row(after - 1), k_.row(j), Dk);
+        }
+        const auto of_scores = scores.block(b, rows, 0, b), of_system = system.block(b, rows, 0, b);
+        products().add_transposed(of_scores, rhs(chunk_.local_q.part(b, rows)), k_.part(0, b), {});
+        products().add_transposed(of_system, rhs(chunk_.local_r.part(b, rows)), k_.part(0, b), {});
+        gemm(of_scores, rhs(at_start), block_q_.part(0, rows), Sums::Begin);
+        gemm(of_system, rhs(at_start), block_r_.part(0, rows), Sums::Begin);
+        for (int64_t i = 0; i < rows; ++i) {
+          for (auto [of_block, given, all] :
+               {std::array{&block_q_, &chunk_.q, &q_}, {&block_r_, &chunk_.r, &r_}}) {
+            row.multiply_by(chunk_.local.row(b + i), of_block->row(i), Dk);
+            delta.add_products(given->row(b + i), of_block->row(i), rows_.row(i), Dk);
+            row.add(of_block->row(i), all->row(b + i), Dk);
+          }
+        }
+      }
+      delta.channel_block_gradients({.q = chunk_.q.part(b, rows),
+                                     .r = chunk_.r.part(b, rows),
+                                     .k = chunk_.k.part(b, rows),
+                                     .factors = chunk_.factors.part(b, rows),
+                                     .grad_scores = scores.block(b, rows, b, rows),
+                                     .grad_system = system.block(b, rows, b, rows),
+                                     .grad_q = q_.part(b, rows),
+                                     .grad_r = r_.part(b, rows),
+                                     .grad_k = k_.part(b, rows),
+                                     .grad_gate = inside_.part(0, rows)});
+      for (int64_t i = rows - 1; i >= 0; --i) {
+        float* const gate = gates_.row(b + i);
+        row.add(gate, of_state_, Dk);
+        row.add(rows_.row(i), carried_, Dk);
+        copy(of_state_, gate, Dk);
+        row.add(carried_, gate, Dk);
+        row.add(inside_.row(i), gate, Dk);
+      }
+    }
+  }
+
+  // Writes the gradients of token i: of r = -k with those of k, before both were normalised.
+  void write_row(int64_t t, int64_t i) {
+    const int64_t Dk = call_.Dk, token = head_.first + t + i;
+    elementwise().store_scaled(r_.row(i), -1.0f, r_.row(i), Dk);
+    elementwise().add(r_.row(i), k_.row(i), Dk);
+    float *const to_q = g_.q.at(head_.item, head_.head, token), *const to_k =
+                                                                    g_.k.at(head_.item, head_.head, token);
+    if (call_.normalize) {
+      delta_functions().norm_gradient(chunk_.q.row(i), q_.row(i), chunk_.inverse_q[i], to_q, Dk);
+      delta_functions().norm_gradient(chunk_.k.row(i), k_.row(i), chunk_.inverse_k[i], to_k, Dk);
+    } else {
+      copy(q_.row(i), to_q, Dk);
+      copy(k_.row(i), to_k, Dk);
+    }
+    if (g_.gate) copy(gates_.row(i), g_.gate.at(head_.item, head_.head, token), gates_.cols);
+  }
+
+  const Head<T>& head_;
+  const DeltaCall<T>& call_;
+  const DeltaGradients<T>& g_;
+  Scratch& scratch_;
+  Chunk<T> chunk_;
+  Matrix<float> states_, added_;            // S before each chunk, transposed, and X of all tokens
+  Matrix<float> state_, state_transposed_;  // S, then dS
+  Matrix<float> u_, z_, y_, out_;           // U, Z, Y and scale dO
+  Matrix<float> q_, r_, k_;                 // gradients
+  Matrix<float> scores_, system_, gates_;   // likewise
+  Matrix<float> block_q_, block_r_, inside_, rows_;
+  float *u_transposed_, *starts_, *ends_, *of_state_, *carried_ = nullptr;
+};
+
+}  // namespace
+
+template <class T>
+void delta_forward(const DeltaCall<T>& call, const Strided<T>& output, float* last_state) {
+  const int64_t heads = call.sequences * call.heads;
+  const bool few = !call.offsets && call.tokens > 0 && call.tokens <= kFewTokens;
+  const int64_t columns = few && heads < 16 ? kStepColumns : std::max<int64_t>(call.Dv, 1);
+  const int64_t parts = (call.Dv + columns - 1) / columns;
+  for_each_item(heads * parts, call.worth_threads(), [&](int64_t task) {
+    const int64_t column = task % parts * columns, index = task / parts;
+    const Head<T> head{call, index / call.heads, index % call.heads};
+    float* const last = last_state + head.state_offset();
+    if (few) {
+      by_tokens(head, column, std::min(columns, call.Dv - column), output, last);
+    } else {
+      by_chunks(head, output, last);
+    }
+  });
+}
+
+template <class T>
+void delta_backward(const DeltaCall<T>& call, const DeltaGradients<T>& gradients) {
+  for_each_item(call.sequences * call.heads, call.worth_threads(), [&](int64_t index) {
+    const Head<T> head{call, index / call.heads, index % call.heads};
+    Backward<T>(head, gradients).run();
+  });
+}
+
+template void delta_forward(const DeltaCall<float>&, const Strided<float>&, float*);
+template void delta_forward(const DeltaCall<bf16_t>&, const Strided<bf16_t>&, float*);
+template void delta_forward(const DeltaCall<f16_t>&, const Strided<f16_t>&, float*);
+template void delta_backward(const DeltaCall<float>&, const DeltaGradients<float>&);
+template void delta_backward(const DeltaCall<bf16_t>&, const DeltaGradients<bf16_t>&);
+template void delta_backward(const DeltaCall<f16_t>&, const DeltaGradients<f16_t>&);
+
+}  // namespace attentive::kernels::cpu
