@@ -58,34 +58,33 @@ void norm_gradient(const float* unit, const float* gradient, float inverse_norm,
                n - i);
 }
 
-/// One vector of columns, in registers if the block is whole.
-template <bool kTransposed, bool kWhole>
+/// Some columns of x, a row after the other.
+template <bool kTransposed, int kVectors>
 inline void solve_columns(const Matrix<const float>& lower, float* x, int64_t stride, int64_t columns) {
-  constexpr int kBlock = static_cast<int>(kDeltaBlock);
-  const int n = kWhole ? kBlock : static_cast<int>(lower.rows);
-  Vec rows[kBlock];
-#pragma GCC unroll 16
-  for (int i = 0; i < n; ++i) rows[i] = load_part(x + i * stride, columns);
-#pragma GCC unroll 16
-  for (int step = 0; step < n; ++step) {
-    const int j = kTransposed ? n - 1 - step : step;  // solved
-    const int begin = kTransposed ? 0 : j + 1, end = kTransposed ? j : n;
-#pragma GCC unroll 16
-    for (int i = begin; i < end; ++i) rows[i] += (kTransposed ? lower.row(j)[i] : lower.row(i)[j]) * rows[j];
+  const int64_t n = lower.rows;
+  const auto vector_of = [=](int64_t row, int v) {
+    return load_part(x + row * stride + v * kWidth, columns - v * kWidth);
+  };
+  for (int64_t step = 1; step < n; ++step) {
+    const int64_t i = kTransposed ? n - 1 - step : step, begin = kTransposed ? i + 1 : 0;
+    Vec total[kVectors];
+    for (int v = 0; v < kVectors; ++v) total[v] = vector_of(i, v);
+    for (int64_t j = begin; j < begin + step; ++j) {
+      const float factor = kTransposed ? lower.row(j)[i] : lower.row(i)[j];
+      for (int v = 0; v < kVectors; ++v) total[v] += factor * vector_of(j, v);
+    }
+    for (int v = 0; v < kVectors; ++v)
+      store_part(x + i * stride + v * kWidth, total[v], columns - v * kWidth);
   }
-#pragma GCC unroll 16
-  for (int i = 0; i < n; ++i) store_part(x + i * stride, rows[i], columns);
 }
 
 template <bool kTransposed>
 void solve_block(const Matrix<const float>& lower, const Matrix<float>& x) {
-  for (int64_t c = 0; c < x.cols; c += kWidth) {
-    if (lower.rows == kDeltaBlock) {
-      solve_columns<kTransposed, true>(lower, x.data + c, x.stride, x.cols - c);
-    } else {
-      solve_columns<kTransposed, false>(lower, x.data + c, x.stride, x.cols - c);
-    }
-  }
+  constexpr int kVectors = kSums / 2;
+  int64_t c = 0;
+  for (; c + kVectors * kWidth <= x.cols; c += kVectors * kWidth)
+    solve_columns<kTransposed, kVectors>(lower, x.data + c, x.stride, kVectors * kWidth);
+  for (; c < x.cols; c += kWidth) solve_columns<kTransposed, 1>(lower, x.data + c, x.stride, x.cols - c);
 }
 
 void gate_gradients(const Matrix<const float>& scores, const Matrix<const float>& grad_scores,

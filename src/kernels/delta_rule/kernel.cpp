@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/delta_rule/functions.h"
+#include "kernels/gemm/operands.h"
 #include "kernels/gemm/products.h"
 #include "kernels/gemm/scratch.h"
 #include "kernels/simd/elementwise.h"
@@ -15,13 +16,10 @@
 namespace attentive::kernels::cpu {
 namespace {
 
-constexpr int64_t kChunk = 64;
+// Tokens of a chunk. The backward pass keeps a state for each, so it has fewer.
+constexpr int64_t kForwardChunk = 32, kBackwardChunk = 64;
 constexpr int64_t kFewTokens = 4;     // up to which the recurrence takes less time
 constexpr int64_t kStepColumns = 64;  // of the state, that a thread takes of a single token if heads are few
-
-Rhs<const float> rhs(const Matrix<float>& x) {
-  return {x.data, x.rows, x.cols, x.stride};
-}
 
 void fill(const Matrix<float>& x, float value) {
   for (int64_t r = 0; r < x.rows; ++r) std::fill_n(x.row(r), x.cols, value);
@@ -50,6 +48,17 @@ struct Head {
     elementwise().store_scaled(to, inverse, to, call.Dk);
     return inverse;
   }
+  void load_values(int64_t token, const Matrix<float>& to) const {
+    for (int64_t i = 0; i < to.rows; ++i)
+      elementwise().convert(call.v.at(item, head, first + token + i), to.row(i), to.cols);
+  }
+  // Asks for the rows of a later token, which lie on pages of their own.
+  void prefetch(int64_t token) const {
+    if (token >= length) return;
+    prefetch_row(call.q.at(item, key_head, first + token), 1, call.Dk);
+    prefetch_row(call.k.at(item, key_head, first + token), 1, call.Dk);
+    prefetch_row(call.v.at(item, head, first + token), 1, call.Dv);
+  }
   float beta(int64_t token) const { return call.beta ? *call.beta.at(item, head, first + token) : 1.0f; }
   // exp(gate): Dk numbers, or one.
   void decays(int64_t token, float* to) const {
@@ -66,10 +75,11 @@ struct Head {
 template <class T>
 class Chunk {
  public:
-  Chunk(const DeltaCall<T>& call, Scratch& scratch, bool for_gradients)
-      : call_(call), channels_(call.channel_gates), keeps_keys_(for_gradients && channels_) {
-    const int64_t size = kChunk, Dk = call.Dk;
-    for (auto* x : {&q, &k, &r, &start_q, &start_r, &end_k}) *x = scratch.matrix<float>(size, Dk);
+  Chunk(const DeltaCall<T>& call, Scratch& scratch, int64_t size, bool for_gradients)
+      : call_(call), channels_(call.channel_gates), keeps_keys_(for_gradients && channels_), size_(size) {
+    const int64_t Dk = call.Dk;
+    start = scratch.matrix<float>(2 * size, Dk);
+    for (auto* x : {&q, &k, &r, &end_k}) *x = scratch.matrix<float>(size, Dk);
     factors = scratch.matrix<float>(size, channels_ ? Dk : 1);
     starts = scratch.matrix<float>(size, channels_ ? Dk : 1);
     scores = scratch.matrix<float>(size, size);
@@ -89,12 +99,15 @@ class Chunk {
   // Reads the tokens [token, token + n) and computes their products; those of queries only if they are wanted.
   void load(const Head<T>& head, int64_t token, int64_t count, bool queries) {
     n = count;
+    start_q = start.part(0, n);
+    start_r = start.part(n, n);
     for (int64_t i = 0; i < n; ++i) {
       inverse_k[i] = head.load(call_.k, token + i, k.row(i));
       elementwise().store_scaled(k.row(i), -1.0f, r.row(i), call_.Dk);
       inverse_q[i] = head.load(call_.q, token + i, q.row(i));
       beta[i] = head.beta(token + i);
       head.decays(token + i, factors.row(i));
+      head.prefetch(token + size_ + i);
     }
     for (int64_t i = 0; i < n; ++i) {
       const int64_t width = factors.cols;
@@ -134,7 +147,7 @@ class Chunk {
     }
     for (int64_t b = 0; b < n; b += kDeltaBlock) {
       const int64_t rows = std::min(kDeltaBlock, n - b);
-      if (b > 0) gemm(scaled_.block(b, rows, 0, b), rhs(x.part(0, b)), x.part(b, rows), Sums::Continue);
+      if (b > 0) gemm(scaled_.block(b, rows, 0, b), as_rhs(x.part(0, b)), x.part(b, rows), Sums::Continue);
       delta_functions().solve(scaled_.block(b, rows, b, rows), x.part(b, rows));
     }
   }
@@ -143,7 +156,7 @@ class Chunk {
     for (int64_t b = (n - 1) / kDeltaBlock * kDeltaBlock; b >= 0; b -= kDeltaBlock) {
       const int64_t rows = std::min(kDeltaBlock, n - b), after = b + rows;
       if (after < n)
-        products().add_transposed(scaled_.block(after, n - after, b, rows), rhs(x.part(after, n - after)),
+        products().add_transposed(scaled_.block(after, n - after, b, rows), as_rhs(x.part(after, n - after)),
                                   x.part(b, rows), {});
       delta_functions().solve_transposed(scaled_.block(b, rows, b, rows), x.part(b, rows));
     }
@@ -151,6 +164,7 @@ class Chunk {
 
   int64_t n = 0;
   Matrix<float> q, k, r;                  // q_i, k_j and r_i
+  Matrix<float> start;                    // start_q, with start_r below it
   Matrix<float> start_q, start_r, end_k;  // b_i q_i, b_i r_i and e_j k_j
   Matrix<float> factors, starts;          // a_i and b_i
   Matrix<float> scores, system, decays;   // P, N and, with a gate per head, D
@@ -167,11 +181,11 @@ class Chunk {
     products().transpose(Matrix<const float>(k.part(0, n)), keys);
     delta_functions().decays_of_pairs(factors.data, D);
     if (queries) {
-      gemm(q.part(0, n), rhs(keys), part(scores), Sums::Begin, {.columns = 1});
+      gemm(q.part(0, n), as_rhs(keys), part(scores), Sums::Begin, {.columns = 1});
       delta_functions().take_lower(D, 1, part(scores));
     }
     if (call_.delta) {
-      gemm(r.part(0, n), rhs(keys), part(system), Sums::Begin, {.columns = 0});
+      gemm(r.part(0, n), as_rhs(keys), part(system), Sums::Begin, {.columns = 0});
       delta_functions().take_lower(D, 0, part(system));
     } else {
       fill(part(system), 0.0f);
@@ -198,8 +212,8 @@ class Chunk {
       if (b > 0) {
         const Matrix<float> keys{keys_.data, Dk, b, b};
         products().transpose(Matrix<const float>(end_k.part(0, b)), keys);
-        gemm(local_q.part(b, rows), rhs(keys), scores.block(b, rows, 0, b), Sums::Begin);
-        gemm(local_r.part(b, rows), rhs(keys), system.block(b, rows, 0, b), Sums::Begin);
+        gemm(local_q.part(b, rows), as_rhs(keys), scores.block(b, rows, 0, b), Sums::Begin);
+        gemm(local_r.part(b, rows), as_rhs(keys), system.block(b, rows, 0, b), Sums::Begin);
         if (keeps_keys_)
           std::memcpy(keys_before(b).data, end_k.data, static_cast<size_t>(b * Dk) * sizeof(float));
         for (int64_t j = 0; j < b; ++j) elementwise().multiply_by(local.row(b + rows - 1), end_k.row(j), Dk);
@@ -213,11 +227,12 @@ class Chunk {
   }
 
  public:
-  Matrix<float> keys_before(int64_t block) const { return earlier.part(block / kDeltaBlock * kChunk, block); }
+  Matrix<float> keys_before(int64_t block) const { return earlier.part(block / kDeltaBlock * size_, block); }
 
  private:
   const DeltaCall<T>& call_;
   const bool channels_, keeps_keys_;
+  const int64_t size_;
   Matrix<float> keys_, scaled_;
 };
 
@@ -263,17 +278,6 @@ void by_tokens(const Head<T>& head, int64_t column, int64_t columns, const Strid
   }
 }
 
-// X of a chunk: what its tokens add to the state, before beta.
-template <class T>
-void find_added(const Head<T>& head, Chunk<T>& chunk, int64_t token, const Matrix<float>* state,
-                const Matrix<float>& x) {
-  for (int64_t i = 0; i < x.rows; ++i)
-    elementwise().convert(head.call.v.at(head.item, head.head, head.first + token + i), x.row(i), x.cols);
-  if (!head.call.delta) return;
-  if (state) gemm(chunk.start_r.part(0, x.rows), rhs(*state), x, Sums::Continue);
-  chunk.solve(x);
-}
-
 // The state before the first token. Returns whether it is not zero.
 template <class T>
 bool begin_state(const Head<T>& head, const Matrix<float>& state) {
@@ -292,23 +296,28 @@ void by_chunks(const Head<T>& head, const Strided<T>& output, float* last) {
   Scratch& scratch = Scratch::of_this_thread();
   scratch.reset();
   const int64_t Dk = call.Dk, Dv = call.Dv;
-  Chunk<T> chunk(call, scratch, /*for_gradients=*/false);
-  const auto x = scratch.matrix<float>(kChunk, Dv), sums = scratch.matrix<float>(kChunk, Dv),
-             state = scratch.matrix<float>(Dk, Dv);
+  Chunk<T> chunk(call, scratch, kForwardChunk, /*for_gradients=*/false);
+  const auto rows = scratch.matrix<float>(2 * kForwardChunk, Dv), state = scratch.matrix<float>(Dk, Dv);
   bool any = begin_state(head, state);
-  for (int64_t t = 0; t < head.length; t += kChunk, any = true) {
-    const int64_t n = std::min(kChunk, head.length - t);
+  for (int64_t t = 0; t < head.length; t += kForwardChunk, any = true) {
+    const int64_t n = std::min(kForwardChunk, head.length - t);
+    const auto read = rows.part(0, n), added = rows.part(n, n);
+    for (int64_t i = 0; i < n; ++i)
+      prefetch_to_write(output.at(head.item, head.head, head.first + t + i), Dv);
     chunk.load(head, t, n, /*queries=*/true);
-    const auto added = x.part(0, n), read = sums.part(0, n);
-    find_added(head, chunk, t, any ? &state : nullptr, added);
+    head.load_values(t, added);
+    fill(read, 0.0f);
+    // Both read the state in one product.
+    const int64_t readers = call.delta ? 2 * n : n;
+    if (any) gemm(chunk.start.part(0, readers), as_rhs(state), rows.part(0, readers), Sums::Continue);
+    if (call.delta) chunk.solve(added);
     for (int64_t i = 0; i < n; ++i) elementwise().store_scaled(added.row(i), chunk.beta[i], added.row(i), Dv);
-    if (any) gemm(chunk.start_q.part(0, n), rhs(state), read, Sums::Begin);
-    gemm(chunk.scores.block(0, n, 0, n), rhs(added), read, any ? Sums::Continue : Sums::Begin, {.inner = 1});
+    gemm(chunk.scores.block(0, n, 0, n), as_rhs(added), read, Sums::Continue, {.inner = 1});
     for (int64_t i = 0; i < n; ++i)
       elementwise().store_scaled(read.row(i), call.scale, output.at(head.item, head.head, head.first + t + i),
                                  Dv);
     if (any) chunk.decay_state(state);
-    products().add_transposed(chunk.end_k.part(0, n), rhs(added), state, {});
+    products().add_transposed(chunk.end_k.part(0, n), as_rhs(added), state, {});
   }
   copy(state.data, last, head.state_size);
 }
@@ -322,8 +331,8 @@ class Backward {
         call_(head.call),
         g_(gradients),
         scratch_(reset_scratch()),
-        chunk_(call_, scratch_, true) {
-    const int64_t Dk = call_.Dk, Dv = call_.Dv, size = kChunk;
+        chunk_(call_, scratch_, kBackwardChunk, /*for_gradients=*/true) {
+    const int64_t Dk = call_.Dk, Dv = call_.Dv, size = kBackwardChunk;
     states_ = scratch_.matrix<float>(std::max<int64_t>(chunks(), 1) * Dv, Dk);
     added_ = scratch_.matrix<float>(head.length, Dv);
     state_ = scratch_.matrix<float>(Dk, Dv);
@@ -358,8 +367,8 @@ class Backward {
     scratch.reset();
     return scratch;
   }
-  int64_t chunks() const { return (head_.length + kChunk - 1) / kChunk; }
-  int64_t count(int64_t c) const { return std::min(kChunk, head_.length - c * kChunk); }
+  int64_t chunks() const { return (head_.length + kBackwardChunk - 1) / kBackwardChunk; }
+  int64_t count(int64_t c) const { return std::min(kBackwardChunk, head_.length - c * kBackwardChunk); }
   bool has_state(int64_t c) const { return c > 0 || call_.state; }
   Matrix<float> state_before(int64_t c) const { return states_.part(c * call_.Dv, call_.Dv); }  // transposed
 
@@ -367,21 +376,25 @@ class Backward {
   void keep_states() {
     begin_state(head_, state_);
     for (int64_t c = 0; c < chunks(); ++c) {
-      const int64_t n = count(c), t = c * kChunk;
+      const int64_t n = count(c), t = c * kBackwardChunk;
       const auto x = added_.part(t, n);
       chunk_.load(head_, t, n, /*queries=*/false);
       products().transpose(Matrix<const float>(state_), state_before(c));
-      find_added(head_, chunk_, t, has_state(c) ? &state_ : nullptr, x);
+      head_.load_values(t, x);
+      if (call_.delta) {
+        if (has_state(c)) gemm(chunk_.start_r, as_rhs(state_), x, Sums::Continue);
+        chunk_.solve(x);
+      }
       if (c + 1 == chunks()) return;
       for (int64_t i = 0; i < n; ++i)
         elementwise().store_scaled(x.row(i), chunk_.beta[i], u_.row(i), call_.Dv);
       if (has_state(c)) chunk_.decay_state(state_);
-      products().add_transposed(chunk_.end_k.part(0, n), rhs(u_.part(0, n)), state_, {});
+      products().add_transposed(chunk_.end_k.part(0, n), as_rhs(u_.part(0, n)), state_, {});
     }
   }
 
   void chunk_gradients(int64_t c) {
-    const int64_t n = count(c), t = c * kChunk, Dk = call_.Dk, Dv = call_.Dv;
+    const int64_t n = count(c), t = c * kBackwardChunk, Dk = call_.Dk, Dv = call_.Dv;
     const bool from_state = has_state(c), to_state = c + 1 < chunks() || g_.state;
     chunk_.load(head_, t, n, /*queries=*/true);
     const auto x = added_.part(t, n), u = u_.part(0, n), z = z_.part(0, n), y = y_.part(0, n),
@@ -399,17 +412,17 @@ class Backward {
     }
     const Matrix<float> u_transposed{u_transposed_, Dv, n, n};
     products().transpose(Matrix<const float>(u), u_transposed);
-    gemm(out, rhs(u_transposed), scores, Sums::Begin, {.columns = 1});
+    gemm(out, as_rhs(u_transposed), scores, Sums::Begin, {.columns = 1});
     // dU and, where a state follows, the gradient of the decayed keys
     if (to_state) {
       products().transpose(Matrix<const float>(state_), state_transposed_);
-      gemm(chunk_.end_k.part(0, n), rhs(state_), z, Sums::Begin);
-      gemm(u, rhs(state_transposed_), k, Sums::Begin);
+      gemm(chunk_.end_k.part(0, n), as_rhs(state_), z, Sums::Begin);
+      gemm(u, as_rhs(state_transposed_), k, Sums::Begin);
     } else {
       fill(z, 0.0f);
       fill(k, 0.0f);
     }
-    products().add_transposed(chunk_.scores.block(0, n, 0, n), rhs(out), z, {.first_inner = 0});
+    products().add_transposed(chunk_.scores.block(0, n, 0, n), as_rhs(out), z, {.first_inner = 0});
     if (call_.delta) chunk_.solve_transposed(z);
     for (int64_t i = 0; i < n; ++i) {
       const int64_t token = head_.first + t + i;
@@ -418,14 +431,14 @@ class Backward {
       elementwise().convert(y.row(i), g_.v.at(head_.item, head_.head, token), Dv);
     }
     if (call_.delta) {
-      gemm(y, rhs(u_transposed), system, Sums::Begin, {.columns = 0});
+      gemm(y, as_rhs(u_transposed), system, Sums::Begin, {.columns = 0});
     } else {
       fill(system, 0.0f);
       fill(y, 0.0f);
     }
     if (from_state) {
-      gemm(out, rhs(before), q, Sums::Begin);
-      gemm(y, rhs(before), r, Sums::Begin);
+      gemm(out, as_rhs(before), q, Sums::Begin);
+      gemm(y, as_rhs(before), r, Sums::Begin);
     } else {
       fill(q, 0.0f);
       fill(r, 0.0f);
@@ -442,8 +455,8 @@ class Backward {
     }
     for (int64_t i = 0; i < n; ++i) write_row(t, i);
     chunk_.decay_state(state_);
-    products().add_transposed(chunk_.start_q.part(0, n), rhs(out), state_, {});
-    if (call_.delta) products().add_transposed(chunk_.start_r.part(0, n), rhs(y), state_, {});
+    products().add_transposed(chunk_.start_q, as_rhs(out), state_, {});
+    if (call_.delta) products().add_transposed(chunk_.start_r, as_rhs(y), state_, {});
   }
 
   void by_heads(int64_t n, const Matrix<float>& scores, const Matrix<float>& system) {
@@ -467,11 +480,11 @@ class Backward {
       chunk_.decay_row(i, r_.row(i), r_.row(i));
       elementwise().store_scaled(k_.row(i), D.row(n - 1)[i], k_.row(i), Dk);
     }
-    gemm(scores, rhs(chunk_.k.part(0, n)), q_.part(0, n), Sums::Continue, {.inner = 1});
-    products().add_transposed(scores, rhs(chunk_.q.part(0, n)), k_.part(0, n), {.first_inner = 0});
+    gemm(scores, as_rhs(chunk_.k.part(0, n)), q_.part(0, n), Sums::Continue, {.inner = 1});
+    products().add_transposed(scores, as_rhs(chunk_.q.part(0, n)), k_.part(0, n), {.first_inner = 0});
     if (!call_.delta) return;
-    gemm(system, rhs(chunk_.k.part(0, n)), r_.part(0, n), Sums::Continue, {.inner = 0});
-    products().add_transposed(system, rhs(chunk_.r.part(0, n)), k_.part(0, n), {.first_inner = 1});
+    gemm(system, as_rhs(chunk_.k.part(0, n)), r_.part(0, n), Sums::Continue, {.inner = 0});
+    products().add_transposed(system, as_rhs(chunk_.r.part(0, n)), k_.part(0, n), {.first_inner = 1});
   }
 
   void by_channels(int64_t n, const Matrix<float>& scores, const Matrix<float>& system) {
@@ -502,10 +515,10 @@ class Backward {
           row.multiply_by(chunk_.local.row(after - 1), k_.row(j), Dk);
         }
         const auto of_scores = scores.block(b, rows, 0, b), of_system = system.block(b, rows, 0, b);
-        products().add_transposed(of_scores, rhs(chunk_.local_q.part(b, rows)), k_.part(0, b), {});
-        products().add_transposed(of_system, rhs(chunk_.local_r.part(b, rows)), k_.part(0, b), {});
-        gemm(of_scores, rhs(at_start), block_q_.part(0, rows), Sums::Begin);
-        gemm(of_system, rhs(at_start), block_r_.part(0, rows), Sums::Begin);
+        products().add_transposed(of_scores, as_rhs(chunk_.local_q.part(b, rows)), k_.part(0, b), {});
+        products().add_transposed(of_system, as_rhs(chunk_.local_r.part(b, rows)), k_.part(0, b), {});
+        gemm(of_scores, as_rhs(at_start), block_q_.part(0, rows), Sums::Begin);
+        gemm(of_system, as_rhs(at_start), block_r_.part(0, rows), Sums::Begin);
         for (int64_t i = 0; i < rows; ++i) {
           for (auto [of_block, given, all] :
                {std::array{&block_q_, &chunk_.q, &q_}, {&block_r_, &chunk_.r, &r_}}) {

@@ -172,7 +172,7 @@ class GatedDeltaRule : public torch::autograd::Function<GatedDeltaRule> {
                                   const variable_list& incoming) {
     const auto x = readable(given);
     const auto wide = x.v.options().dtype(at::kFloat);
-    const at::IntArrayRef of_keys{x.v.size(0), x.v.size(1), x.v.size(2), x.k.size(3)};
+    const std::array of_keys{x.v.size(0), x.v.size(1), x.v.size(2), x.k.size(3)};
     const auto like = [](const at::Tensor& some) { return some.defined() ? empty_rows_like(some) : some; };
     auto q = at::empty(of_keys, wide), k = at::empty(of_keys, wide);
     DeltaGradients found{q, k, like(x.v), like(x.gate), like(x.beta), like(x.state)};
