@@ -162,61 +162,89 @@ void channel_block_gradients(const ChannelBlock& b) {
   }
 }
 
-/// The columns [c, c + kVectors * kWidth) of a few rows, added to the sums.
+/// Calls work(Sequence<n>, r, rows, c, columns) for tiles of a matrix that are n vectors wide: a few rows at a
+/// time from left to right, so that memory is read in the order of its addresses.
+template <class Work>
+inline void for_tiles(int64_t rows, int64_t cols, const Work& work) {
+  constexpr int kVectors = kSums / 2;
+  constexpr int64_t kColumns = kVectors * kWidth, kRows = 16;
+  for (int64_t r = 0; r < rows; r += kRows) {
+    const int64_t count = rows - r < kRows ? rows - r : kRows;
+    int64_t c = 0;
+    for (; c + kColumns <= cols; c += kColumns) work(Sequence<kVectors>{}, r, count, c, kColumns);
+    for (; c < cols; c += kWidth) work(Sequence<1>{}, r, count, c, cols - c);
+  }
+}
+
+/// The number of columns from vector x on; a tile of several vectors is whole, which the compiler then knows.
 template <int kVectors>
-inline void look_up_block(const float* state, int64_t stride, int64_t rows, const float* k, const float* q,
-                          float* found, float* read, int64_t columns) {
+inline int64_t rest(int64_t columns, int x) {
+  return kVectors > 1 ? kWidth : columns - x * kWidth;
+}
+
+template <int kVectors>
+inline void look_up_block(const Matrix<const float>& state, const float* k, const float* q, float* found,
+                          float* read) {
+  const int64_t rows = state.rows, columns = state.cols, stride = state.stride;
+  const float* const from = state.data;
   Vec by_k[kVectors], by_q[kVectors];
   for (int x = 0; x < kVectors; ++x) {
-    by_k[x] = load_part(found + x * kWidth, columns - x * kWidth);
-    by_q[x] = load_part(read + x * kWidth, columns - x * kWidth);
+    by_k[x] = load_part(found + x * kWidth, rest<kVectors>(columns, x));
+    by_q[x] = load_part(read + x * kWidth, rest<kVectors>(columns, x));
   }
   for (int64_t r = 0; r < rows; ++r) {
     for (int x = 0; x < kVectors; ++x) {
-      const Vec numbers = load_part(state + r * stride + x * kWidth, columns - x * kWidth);
+      const Vec numbers = load_part(from + r * stride + x * kWidth, rest<kVectors>(columns, x));
       by_k[x] += k[r] * numbers;
       by_q[x] += q[r] * numbers;
     }
   }
   for (int x = 0; x < kVectors; ++x) {
-    store_part(found + x * kWidth, by_k[x], columns - x * kWidth);
-    store_part(read + x * kWidth, by_q[x], columns - x * kWidth);
+    store_part(found + x * kWidth, by_k[x], rest<kVectors>(columns, x));
+    store_part(read + x * kWidth, by_q[x], rest<kVectors>(columns, x));
   }
 }
 
 void look_up(const Matrix<const float>& state, const float* k, const float* q, float* found, float* read) {
-  constexpr int kVectors = kSums / 2;
-  constexpr int64_t kColumns = kVectors * kWidth, kRows = 16;
   for (int64_t c = 0; c < state.cols; c += kWidth) {
     store_part(found + c, all(0.0f), state.cols - c);
     store_part(read + c, all(0.0f), state.cols - c);
   }
-  // A few rows at a time are read from left to right, so that memory is read in the order of its addresses.
-  for (int64_t r = 0; r < state.rows; r += kRows) {
-    const int64_t rows = state.rows - r < kRows ? state.rows - r : kRows;
-    int64_t c = 0;
-    for (; c + kColumns <= state.cols; c += kColumns)
-      look_up_block<kVectors>(state.row(r) + c, state.stride, rows, k + r, q + r, found + c, read + c,
-                              kColumns);
-    for (; c < state.cols; c += kWidth)
-      look_up_block<1>(state.row(r) + c, state.stride, rows, k + r, q + r, found + c, read + c,
-                       state.cols - c);
+  for_tiles(state.rows, state.cols,
+            [=]<int kVectors>(Sequence<kVectors>, int64_t r, int64_t rows, int64_t c, int64_t columns) {
+              look_up_block<kVectors>(state.block(r, rows, c, columns), k + r, q + r, found + c, read + c);
+            });
+}
+
+/// The columns [c, c + kVectors * kWidth) of a few rows.
+template <int kVectors>
+inline void update_block(const Matrix<const float>& state, const float* factors, const float* k,
+                         const float* change, const float* next, const Matrix<float>& to) {
+  constexpr int kOfLine = kLine<float> / kWidth;
+  const int64_t rows = state.rows, columns = state.cols, stride = state.stride, to_stride = to.stride;
+  const float* const from = state.data;
+  float* const out = to.data;
+  Vec of_row[kVectors];
+  for (int x = 0; x < kVectors; ++x) of_row[x] = load_part(change + x * kWidth, rest<kVectors>(columns, x));
+  for (int64_t r = 0; r < rows; ++r) {
+    const float factor = factors[r], key = k[r];  // the stores could change them
+    for (int x = 0; x < kVectors; ++x) {
+      if (next && x % kOfLine == 0) __builtin_prefetch(next + r * stride + x * kWidth, 0, 2);
+      const Vec numbers = load_part(from + r * stride + x * kWidth, rest<kVectors>(columns, x));
+      store_part(out + r * to_stride + x * kWidth, numbers * factor + of_row[x] * key,
+                 rest<kVectors>(columns, x));
+    }
   }
 }
 
 void update(const Matrix<const float>& state, const float* factors, const float* k, const float* change,
-            const Matrix<float>& to) {
-  for (int64_t r = 0; r < state.rows; ++r) {
-    const float *const from = state.row(r), factor = factors[r], key = k[r];
-    float* const out = to.row(r);
-    int64_t c = 0;
-    for (; c + kWidth <= state.cols; c += kWidth)
-      store(out + c, load<Vec>(from + c) * factor + load<Vec>(change + c) * key);
-    if (c < state.cols)
-      store_part(out + c,
-                 load_part(from + c, state.cols - c) * factor + load_part(change + c, state.cols - c) * key,
-                 state.cols - c);
-  }
+            const float* next, const Matrix<float>& to) {
+  for_tiles(state.rows, state.cols,
+            [=]<int kVectors>(Sequence<kVectors>, int64_t r, int64_t rows, int64_t c, int64_t columns) {
+              update_block<kVectors>(state.block(r, rows, c, columns), factors + r, k + r, change + c,
+                                     next ? next + r * state.stride + c : nullptr,
+                                     to.block(r, rows, c, columns));
+            });
 }
 
 ATTENTIVE_SIMD_END

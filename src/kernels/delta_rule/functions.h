@@ -53,9 +53,10 @@ struct DeltaFunctions {
   /// For one token: found = k^T S and read = q^T S
   void (*look_up)(const Matrix<const float>& state, const float* k, const float* q, float* found,
                   float* read);
-  /// to = factors S + k change^T, a factor per row; `to` may be the state.
+  /// to = factors S + k change^T, a factor per row; `to` may be the state. Meanwhile `next`, another state of the
+  /// same strides, is fetched unless it is null: memory would be idle.
   void (*update)(const Matrix<const float>& state, const float* factors, const float* k, const float* change,
-                 const Matrix<float>& to);
+                 const float* next, const Matrix<float>& to);
 };
 
 inline const DeltaFunctions& delta_functions() {

@@ -255,6 +255,8 @@ void by_tokens(const Head<T>& head, int64_t column, int64_t columns, const Strid
   } else {
     fill(to, 0.0f);
   }
+  const bool last_head = head.head + 1 == call.heads && head.sequence + 1 == call.sequences;
+  const float* const next = last_head ? nullptr : state.data + head.state_size;
   for (int64_t t = 0; t < head.length; ++t, state = to) {
     head.load(call.k, t, k);
     head.load(call.q, t, q);
@@ -272,7 +274,7 @@ void by_tokens(const Head<T>& head, int64_t column, int64_t columns, const Strid
       change[c] = beta * (change[c] - (call.delta ? found[c] : 0.0f));
       read[c] += along * change[c];
     }
-    delta_functions().update(state, factors, k, change, to);
+    delta_functions().update(state, factors, k, change, t + 1 < head.length ? nullptr : next, to);
     elementwise().store_scaled(read, call.scale, output.at(head.item, head.head, head.first + t) + column,
                                columns);
   }

@@ -9,6 +9,7 @@
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -161,10 +162,12 @@ class GatedDeltaRule : public torch::autograd::Function<GatedDeltaRule> {
       gradients.push_back(gradient);
     }
     DeltaGradients found;
-    if (results.empty()) return found;
-    const auto computed = torch::autograd::grad(results, leaves, gradients, /*retain_graph=*/true,
-                                                /*create_graph=*/true, /*allow_unused=*/true);
-    for (size_t n = 0; n < places.size(); ++n) found[places[n]] = computed[n];
+    auto computed = results.empty() ? variable_list(leaves.size())
+                                    : torch::autograd::grad(results, leaves, gradients, /*retain_graph=*/true,
+                                                            /*create_graph=*/true, /*allow_unused=*/true);
+    // As the kernel's, gradients of what a result does not depend on are zeros.
+    for (size_t n = 0; n < places.size(); ++n)
+      found[places[n]] = computed[n].defined() ? computed[n] : at::zeros_like(leaves[n]);
     return found;
   }
 
