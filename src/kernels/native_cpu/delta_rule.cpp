@@ -15,6 +15,7 @@
 
 #include "core/autocast_modes.h"
 #include "core/check.h"
+#include "core/memory.h"
 #include "kernels/delta_rule/kernel.h"
 #include "kernels/reference/delta_rule.h"
 #include "kernels/simd/selection.h"
@@ -80,7 +81,8 @@ cpu::DeltaCall<T> call_of(const DeltaRule& rule, const DeltaTensors& x) {
 // A tensor with the strides of x, if its rows are contiguous then.
 at::Tensor empty_rows_like(const at::Tensor& x) {
   const auto same = at::empty_like(x);
-  return x.dim() < 4 || x.size(3) <= 1 || same.stride(3) == 1 ? same : at::empty(x.sizes(), x.options());
+  const bool contiguous = x.dim() < 4 || x.size(3) <= 1 || same.stride(3) == 1;
+  return advise_huge_pages(contiguous ? same : at::empty(x.sizes(), x.options()));
 }
 
 // Computes the output, and the last states into `last`.
@@ -177,7 +179,8 @@ class GatedDeltaRule : public torch::autograd::Function<GatedDeltaRule> {
     const auto wide = x.v.options().dtype(at::kFloat);
     const std::array of_keys{x.v.size(0), x.v.size(1), x.v.size(2), x.k.size(3)};
     const auto like = [](const at::Tensor& some) { return some.defined() ? empty_rows_like(some) : some; };
-    auto q = at::empty(of_keys, wide), k = at::empty(of_keys, wide);
+    const auto q = advise_huge_pages(at::empty(of_keys, wide)),
+               k = advise_huge_pages(at::empty(of_keys, wide));
     DeltaGradients found{q, k, like(x.v), like(x.gate), like(x.beta), like(x.state)};
     const auto grad_output = incoming[0].defined() ? rows_like(incoming[0], x.v) : incoming[0];
     const auto grad_state = incoming[1].defined() ? incoming[1].contiguous().resolve_neg() : incoming[1];
