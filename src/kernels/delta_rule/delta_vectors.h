@@ -163,12 +163,14 @@ void channel_block_gradients(const ChannelBlock& b) {
 }
 
 /// Calls work(Sequence<n>, r, rows, c, columns) for tiles of a matrix that are n vectors wide: a few rows at a
-/// time from left to right, so that memory is read in the order of its addresses.
-template <class Work>
+/// time from left to right, so that memory is read in the order of its addresses; or the last rows first, which are
+/// still in the L1 cache after that.
+template <bool kLastFirst, class Work>
 inline void for_tiles(int64_t rows, int64_t cols, const Work& work) {
   constexpr int kVectors = kSums / 2;
   constexpr int64_t kColumns = kVectors * kWidth, kRows = 16;
-  for (int64_t r = 0; r < rows; r += kRows) {
+  for (int64_t done = 0; done < rows; done += kRows) {
+    const int64_t r = kLastFirst ? (rows - 1 - done) / kRows * kRows : done;
     const int64_t count = rows - r < kRows ? rows - r : kRows;
     int64_t c = 0;
     for (; c + kColumns <= cols; c += kColumns) work(Sequence<kVectors>{}, r, count, c, kColumns);
@@ -210,10 +212,11 @@ void look_up(const Matrix<const float>& state, const float* k, const float* q, f
     store_part(found + c, all(0.0f), state.cols - c);
     store_part(read + c, all(0.0f), state.cols - c);
   }
-  for_tiles(state.rows, state.cols,
-            [=]<int kVectors>(Sequence<kVectors>, int64_t r, int64_t rows, int64_t c, int64_t columns) {
-              look_up_block<kVectors>(state.block(r, rows, c, columns), k + r, q + r, found + c, read + c);
-            });
+  for_tiles<false>(
+      state.rows, state.cols,
+      [=]<int kVectors>(Sequence<kVectors>, int64_t r, int64_t rows, int64_t c, int64_t columns) {
+        look_up_block<kVectors>(state.block(r, rows, c, columns), k + r, q + r, found + c, read + c);
+      });
 }
 
 /// The columns [c, c + kVectors * kWidth) of a few rows.
@@ -239,12 +242,12 @@ inline void update_block(const Matrix<const float>& state, const float* factors,
 
 void update(const Matrix<const float>& state, const float* factors, const float* k, const float* change,
             const float* next, const Matrix<float>& to) {
-  for_tiles(state.rows, state.cols,
-            [=]<int kVectors>(Sequence<kVectors>, int64_t r, int64_t rows, int64_t c, int64_t columns) {
-              update_block<kVectors>(state.block(r, rows, c, columns), factors + r, k + r, change + c,
-                                     next ? next + r * state.stride + c : nullptr,
-                                     to.block(r, rows, c, columns));
-            });
+  for_tiles<true>(state.rows, state.cols,
+                  [=]<int kVectors>(Sequence<kVectors>, int64_t r, int64_t rows, int64_t c, int64_t columns) {
+                    update_block<kVectors>(state.block(r, rows, c, columns), factors + r, k + r, change + c,
+                                           next ? next + r * state.stride + c : nullptr,
+                                           to.block(r, rows, c, columns));
+                  });
 }
 
 ATTENTIVE_SIMD_END
