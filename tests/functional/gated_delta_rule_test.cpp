@@ -1,3 +1,4 @@
+#include <array>
 #include <cmath>
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -469,6 +470,23 @@ TEST_CASE("gated_delta_rule under autocast and with tangents", "[gated_delta_rul
   const auto tangent = std::get<1>(at::_unpack_dual(dual.run().output, static_cast<int64_t>(id)));
   torch::autograd::ForwardADLevel::release_idx(id);
   CHECK_WITHIN(tangent.to(at::kDouble), (along(1e-5) - along(-1e-5)) / 2e-5, {.rtol = 1e-4, .atol = 1e-5});
+}
+
+TEST_CASE("gated_delta_rule: NaN in a token does not reach earlier ones", "[gated_delta_rule]") {
+  for (const auto gates : {Gates::Head, Gates::Channel}) {
+    const auto good = drawn({.Hk = 1, .T = 50, .Dk = 24, .Dv = 40}, gates, at::kFloat);
+    const auto want = good.run().output;
+    for (const int member : {0, 1, 2, 3, 4}) {
+      auto c = good;
+      auto& x = *std::array{&c.q, &c.k, &c.v, &c.gate, &c.beta}[static_cast<size_t>(member)];
+      x = x.clone();
+      x.select(2, 20).fill_(member == 2 ? INFINITY : NAN);
+      const auto got = c.run().output;
+      INFO("gates " << static_cast<int>(gates) << " tensor " << member);
+      CHECK_CLOSE(got.slice(2, 0, 20), want.slice(2, 0, 20));
+      CHECK(!got.select(2, 20).isfinite().any().item<bool>());
+    }
+  }
 }
 
 TEST_CASE("gated_delta_rule refuses what does not match", "[gated_delta_rule]") {

@@ -96,8 +96,8 @@ class Chunk {
     inverse_k = scratch.take<float>(size);
   }
 
-  // Reads the tokens [token, token + n) and computes their products; those of queries only if they are wanted.
-  void load(const Head<T>& head, int64_t token, int64_t count, bool queries) {
+  // Reads the tokens [token, token + n) and computes their products.
+  void load(const Head<T>& head, int64_t token, int64_t count) {
     n = count;
     start_q = start.part(0, n);
     start_r = start.part(n, n);
@@ -119,7 +119,7 @@ class Chunk {
     if (channels_) {
       by_channels();
     } else {
-      by_heads(queries);
+      by_heads();
     }
   }
 
@@ -176,14 +176,12 @@ class Chunk {
  private:
   Matrix<float> part(const Matrix<float>& x) const { return x.block(0, n, 0, std::min(n, x.cols)); }
 
-  void by_heads(bool queries) {
+  void by_heads() {
     const Matrix<float> keys{keys_.data, call_.Dk, n, n}, D = part(decays);
     products().transpose(Matrix<const float>(k.part(0, n)), keys);
     delta_functions().decays_of_pairs(factors.data, D);
-    if (queries) {
-      gemm(q.part(0, n), as_rhs(keys), part(scores), Sums::Begin, {.columns = 1});
-      delta_functions().take_lower(D, 1, part(scores));
-    }
+    gemm(q.part(0, n), as_rhs(keys), part(scores), Sums::Begin, {.columns = 1});
+    delta_functions().take_lower(D, 1, part(scores));
     if (call_.delta) {
       gemm(r.part(0, n), as_rhs(keys), part(system), Sums::Begin, {.columns = 0});
       delta_functions().take_lower(D, 0, part(system));
@@ -306,7 +304,7 @@ void by_chunks(const Head<T>& head, const Strided<T>& output, float* last) {
     const auto read = rows.part(0, n), added = rows.part(n, n);
     for (int64_t i = 0; i < n; ++i)
       prefetch_to_write(output.at(head.item, head.head, head.first + t + i), Dv);
-    chunk.load(head, t, n, /*queries=*/true);
+    chunk.load(head, t, n);
     head.load_values(t, added);
     fill(read, 0.0f);
     // Both read the state in one product.
@@ -314,7 +312,11 @@ void by_chunks(const Head<T>& head, const Strided<T>& output, float* last) {
     if (any) gemm(chunk.start.part(0, readers), as_rhs(state), rows.part(0, readers), Sums::Continue);
     if (call.delta) chunk.solve(added);
     for (int64_t i = 0; i < n; ++i) elementwise().store_scaled(added.row(i), chunk.beta[i], added.row(i), Dv);
-    gemm(chunk.scores.block(0, n, 0, n), as_rhs(added), read, Sums::Continue, {.inner = 1});
+    // The product multiplies zeros with what later tokens add; NaN and infinity among that must not come through.
+    const int64_t step = elementwise().all_finite(Matrix<const float>(added)) ? n : 1;
+    for (int64_t i = 0; i < n; i += step)
+      gemm(chunk.scores.block(i, step, 0, i + step), as_rhs(added.part(0, i + step)), read.part(i, step),
+           Sums::Continue, {.inner = 1 + i});
     for (int64_t i = 0; i < n; ++i)
       elementwise().store_scaled(read.row(i), call.scale, output.at(head.item, head.head, head.first + t + i),
                                  Dv);
@@ -380,7 +382,7 @@ class Backward {
     for (int64_t c = 0; c < chunks(); ++c) {
       const int64_t n = count(c), t = c * kBackwardChunk;
       const auto x = added_.part(t, n);
-      chunk_.load(head_, t, n, /*queries=*/false);
+      chunk_.load(head_, t, n);
       products().transpose(Matrix<const float>(state_), state_before(c));
       head_.load_values(t, x);
       if (call_.delta) {
@@ -398,7 +400,7 @@ class Backward {
   void chunk_gradients(int64_t c) {
     const int64_t n = count(c), t = c * kBackwardChunk, Dk = call_.Dk, Dv = call_.Dv;
     const bool from_state = has_state(c), to_state = c + 1 < chunks() || g_.state;
-    chunk_.load(head_, t, n, /*queries=*/true);
+    chunk_.load(head_, t, n);
     const auto x = added_.part(t, n), u = u_.part(0, n), z = z_.part(0, n), y = y_.part(0, n),
                out = out_.part(0, n), before = state_before(c);
     const auto q = q_.part(0, n), r = r_.part(0, n), k = k_.part(0, n);

@@ -244,9 +244,8 @@ DeltaResult delta_rule(const DeltaRule& rule, const DeltaTensors& x) {
 }
 
 at::Tensor delta_rule_in_place(const DeltaRule& rule, const DeltaTensors& x) {
-  auto output = compute(rule, x, x.state);
-  x.state.unsafeGetTensorImpl()->bump_version();
-  return output;
+  x.state.unsafeGetTensorImpl()->bump_version();  // first, since it may refuse
+  return compute(rule, x, x.state);
 }
 
 }  // namespace attentive::kernels::native_cpu
