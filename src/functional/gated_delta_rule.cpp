@@ -98,7 +98,8 @@ CheckedCall checked(const char* caller, DeltaTensors x, const GatedDeltaRuleCall
   }
   DeltaRule rule{.scale = call.scale.value_or(1.0 / std::sqrt(static_cast<double>(q.size(3)))),
                  .normalize_eps = call.normalize_eps,
-                 .delta = call.delta};
+                 .delta = call.delta,
+                 .offsets = {}};
   TORCH_CHECK_VALUE(std::isfinite(rule.scale), caller, ": expected scale to be finite, got ", rule.scale);
   TORCH_CHECK_VALUE(!rule.normalize_eps || (std::isfinite(*rule.normalize_eps) && *rule.normalize_eps >= 0.0),
                     caller, ": expected normalize_eps to be finite and not negative, got ",
