@@ -3,18 +3,14 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
-#include <ATen/ops/_make_dual.h>
-#include <ATen/ops/_unpack_dual.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
-#include <ATen/ops/randn_like.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <catch2/catch_test_macros.hpp>
 #include <torch/csrc/autograd/autograd.h>
-#include <torch/csrc/autograd/forward_grad.h>
 
 #include <attentive/functional/gated_delta_rule.h>
 
@@ -447,7 +443,7 @@ TEST_CASE("gated_delta_rule: some gradients, one result, one tensor as several",
   }
 }
 
-TEST_CASE("gated_delta_rule under autocast and with tangents", "[gated_delta_rule]") {
+TEST_CASE("gated_delta_rule under autocast", "[gated_delta_rule]") {
   const auto c = drawn({.T = 20}, Gates::Head, at::kFloat);
   auto half = c;
   for (auto* x : {&half.q, &half.k, &half.v}) *x = x->to(at::kBFloat16);
@@ -456,20 +452,6 @@ TEST_CASE("gated_delta_rule under autocast and with tangents", "[gated_delta_rul
     CHECK(c.run().output.equal(half.run().output));
     CHECK(c.run().output.scalar_type() == at::kBFloat16);
   }
-  const auto direction = at::randn_like(c.k);
-  const auto along = [&](double by) {
-    auto moved = c;
-    for (auto* x : {&moved.q, &moved.k, &moved.v, &moved.gate, &moved.beta, &moved.state})
-      *x = x->to(at::kDouble);
-    moved.k = moved.k + direction * by;
-    return recurrence(moved).output;
-  };
-  const auto id = torch::autograd::ForwardADLevel::get_next_idx();
-  auto dual = c;
-  dual.k = at::_make_dual(c.k, direction, static_cast<int64_t>(id));
-  const auto tangent = std::get<1>(at::_unpack_dual(dual.run().output, static_cast<int64_t>(id)));
-  torch::autograd::ForwardADLevel::release_idx(id);
-  CHECK_WITHIN(tangent.to(at::kDouble), (along(1e-5) - along(-1e-5)) / 2e-5, {.rtol = 1e-4, .atol = 1e-5});
 }
 
 TEST_CASE("gated_delta_rule: NaN in a token does not reach earlier ones", "[gated_delta_rule]") {

@@ -21,6 +21,7 @@
 #include <attentive/core/options.h>
 #include <attentive/functional/attention_recorder.h>
 #include <attentive/functional/explain.h>
+#include <attentive/functional/gated_delta_rule.h>
 #include <attentive/functional/linear_attention.h>
 #include <attentive/modules/multi_head_attention.h>
 #include <attentive/modules/transformer_blocks.h>
@@ -208,6 +209,24 @@ TEST_CASE("tangents of every tensor come through attention", "[forward_mode]") {
       const at::NoGradGuard no_grad;
       return f(x);
     });
+  }
+}
+
+TEST_CASE("tangents of every tensor come through gated_delta_rule", "[forward_mode][gated_delta_rule]") {
+  at::manual_seed(4);
+  const auto gate = at::rand({1, 2, 20}, at::kDouble) * -0.2, beta = at::rand({1, 2, 20}, at::kDouble);
+  const std::vector<at::Tensor> x{
+      doubles({1, 1, 20, 4}), doubles({1, 1, 20, 4}) * 0.3, doubles({1, 2, 20, 3}), gate, beta,
+      doubles({1, 2, 4, 3})};
+  for (size_t n = 0; n < x.size(); ++n) {
+    INFO("tensor " << n);
+    const auto f = [&](const at::Tensor& changed) {
+      std::vector<at::Tensor> all;
+      for (const auto& one : x) all.push_back(one.to(changed.scalar_type()));
+      all[n] = changed;
+      return gated_delta_rule(all[0], all[1], all[2], all[3], all[4], {}, all[5]).output;
+    };
+    check_tangent(f, x[n].to(at::kFloat), f);
   }
 }
 
