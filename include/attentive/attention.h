@@ -23,6 +23,7 @@
 #include <attentive/functional/merge_attention.h>
 #include <attentive/functional/named_masks.h>
 #include <attentive/modules/convert.h>
+#include <attentive/modules/latent_attention.h>
 #include <attentive/modules/module.h>
 #include <attentive/modules/multi_head_attention.h>
 #include <attentive/modules/norms.h>

@@ -41,7 +41,8 @@ int64_t ring_slots(int64_t window, int64_t chunk) {
 
 // Returns the bytes of all keys and values, checked for overflow.
 int64_t checked_bytes(const KVCacheOptions& options, int64_t batch, int64_t slots) {
-  int64_t bytes = 2 * static_cast<int64_t>(c10::elementSize(options.dtype));
+  int64_t bytes =
+      (options.values_in_keys == 0 ? 2 : 1) * static_cast<int64_t>(c10::elementSize(options.dtype));
   bool fits = true;
   for (const auto size : {options.layers, batch, options.num_kv_heads, slots, options.head_dim})
     fits = fits && !__builtin_mul_overflow(bytes, size, &bytes);
@@ -68,6 +69,9 @@ KVCache::KVCache(KVCacheOptions options, int64_t slots) : options_(options), slo
   check_size("batch", options.batch);
   check_size("num_kv_heads", options.num_kv_heads);
   check_size("head_dim", options.head_dim);
+  TORCH_CHECK_VALUE(options.values_in_keys >= 0 && options.values_in_keys <= options.head_dim, kKVCache,
+                    ": expected values_in_keys in [0, head_dim = ", options.head_dim, "], got ",
+                    options.values_in_keys);
   TORCH_CHECK_TYPE(at::isFloatingType(options.dtype), kKVCache, ": expected a floating dtype, got ",
                    options.dtype);
   layers_ = empty_layers(options.batch);
@@ -81,7 +85,7 @@ std::vector<KVCache::Layer> KVCache::empty_layers(int64_t batch) const {
     std::vector<Layer> layers(static_cast<size_t>(options_.layers));
     for (auto& layer : layers) {
       layer.k = at::empty({batch, options_.num_kv_heads, slots_, options_.head_dim}, type);
-      layer.v = at::empty_like(layer.k);
+      if (options_.values_in_keys == 0) layer.v = at::empty_like(layer.k);
     }
     return layers;
   });
@@ -103,13 +107,17 @@ int64_t KVCache::stored(int64_t layer) const {
 }
 
 size_t KVCache::bytes() const {
-  return 2 * layers_.size() * layers_[0].k.nbytes();
+  return (options_.values_in_keys == 0 ? 2 : 1) * layers_.size() * layers_[0].k.nbytes();
 }
 
-void KVCache::check_new(int64_t layer, const at::Tensor& k, const at::Tensor& v) const {
+void KVCache::check_new(int64_t layer, const at::Tensor& k, const at::Tensor& given_v) const {
   const auto& current = checked_layer(layer);
   check_defined(kKVCache, "k", k);
-  check_defined(kKVCache, "v", v);
+  TORCH_CHECK_VALUE(options_.values_in_keys == 0 || !given_v.defined(), kKVCache,
+                    ": expected no v, since values are the first ", options_.values_in_keys,
+                    " features of the keys (values_in_keys), got ", describe(given_v));
+  if (options_.values_in_keys == 0) check_defined(kKVCache, "v", given_v);
+  const auto& v = given_v.defined() ? given_v : k;
   TORCH_CHECK_VALUE(k.dim() == 4 && k.size(0) == options_.batch && k.size(1) == options_.num_kv_heads &&
                         k.size(3) == options_.head_dim && v.sizes() == k.sizes(),
                     kKVCache, ": expected k and v of shape (", options_.batch, ", ", options_.num_kv_heads,
@@ -146,12 +154,12 @@ std::pair<at::Tensor, at::Tensor> KVCache::append(int64_t layer, const at::Tenso
   const auto tokens = k.size(2);
   make_room(current, tokens);
   current.k.narrow(2, current.end, tokens).copy_(k);
-  current.v.narrow(2, current.end, tokens).copy_(v);
+  if (current.v.defined()) current.v.narrow(2, current.end, tokens).copy_(v);
   current.end += tokens;
   current.position += tokens;
-  const auto stored_tokens = current.end - current.begin;
-  return {current.k.narrow(2, current.begin, stored_tokens),
-          current.v.narrow(2, current.begin, stored_tokens)};
+  const auto keys = current.k.narrow(2, current.begin, current.end - current.begin);
+  return {keys, current.v.defined() ? current.v.narrow(2, current.begin, keys.size(2))
+                                    : keys.narrow(3, 0, options_.values_in_keys)};
 }
 
 void KVCache::set_padding(const at::Tensor& padding) {
@@ -219,6 +227,7 @@ void KVCache::reorder(const at::Tensor& rows) {
                                          [&] { return at::empty_like(held(layers_[0], layers_[0].k)); });
     for (auto& layer : layers_) {
       for (const auto* tensor : {&layer.k, &layer.v}) {
+        if (!tensor->defined()) continue;
         at::index_select_out(chosen, held(layer, *tensor), 0, place);
         held(layer, *tensor).copy_(chosen);
       }
@@ -231,7 +240,7 @@ void KVCache::reorder(const at::Tensor& rows) {
     auto& to = layers[i];
     to.begin = from.begin, to.end = from.end, to.position = from.position;
     held(to, to.k).copy_(held(from, from.k).index_select(0, place));
-    held(to, to.v).copy_(held(from, from.v).index_select(0, place));
+    if (to.v.defined()) held(to, to.v).copy_(held(from, from.v).index_select(0, place));
   }
   layers_ = std::move(layers);
   options_.batch = index.size(0);
@@ -280,9 +289,9 @@ void RingKVCache::make_room(Layer& layer, int64_t tokens) {
     return layer.begin >= kept ? held : held.clone();
   };
   // Both sources are made before the first number moves, because allocating a clone may fail.
-  const auto k = source(layer.k), v = source(layer.v);
+  const auto k = source(layer.k), v = layer.v.defined() ? source(layer.v) : at::Tensor();
   layer.k.narrow(2, 0, kept).copy_(k);
-  layer.v.narrow(2, 0, kept).copy_(v);
+  if (v.defined()) layer.v.narrow(2, 0, kept).copy_(v);
   layer.begin = 0;
   layer.end = kept;
 }

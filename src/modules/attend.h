@@ -1,6 +1,7 @@
 #pragma once
 
-// The parts of a module that concern attention(): the check of its options, its position bias, and the call.
+// The parts of a module that concern attention(): the check of its options, its position bias, its cache, and
+// the call.
 
 #include <cstdint>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <ATen/ops/cat.h>
 #include <torch/nn/module.h>
 
+#include <attentive/cache/kv_cache.h>
 #include <attentive/functional/attention.h>
 #include <attentive/modules/position_bias.h>
 
@@ -31,6 +33,14 @@ void check_position_bias_cache(const char* caller, const PositionBiasOptions& op
 
 /// Adds the bias to a call, in the form that costs the least memory.
 void add_position_bias(torch::nn::Module& bias, int64_t queries, int64_t keys, AttentionExtras& extras);
+
+/// Throws c10::ValueError unless the cache has the layer, attention is causal, since later keys do not exist
+/// yet, and the cache keeps every key that a query may see.
+void check_cached_attention(const char* caller, const AttentionOptions& options, const KVCache& cache,
+                            int64_t layer);
+
+/// The mask, and beside it one that hides those keys of a layer that are padding.
+Mask without_padding(const Mask& mask, const KVCache& cache, int64_t layer);
 
 /// Throws c10::ValueError, whose message begins with `caller`, for options that attention() would refuse.
 template <class Options>

@@ -11,21 +11,9 @@
 namespace attentive {
 namespace {
 
-// Throws unless the cache keeps every key that a query may see. With a cache, attention must also be causal,
-// since later keys do not exist yet.
-void check_cache(const TransformerAttentionOptions& layer, const KVCache& cache) {
-  const auto& options = layer.attention();
-  TORCH_CHECK_VALUE(options.causal == Causal::BottomRight, TransformerAttentionImpl::kName,
-                    ": expected bottom-right causal attention with a cache, got ", to_string(options.causal));
-  const auto* ring = dynamic_cast<const RingKVCache*>(&cache);
-  TORCH_CHECK_VALUE(options.align == Align::BottomRight || (options.align == Align::Lengths && !ring),
-                    TransformerAttentionImpl::kName, ": expected queries at the bottom right",
-                    ring ? "" : " or aligned by lengths", " with this cache, got align ",
-                    to_string(options.align));
-  TORCH_CHECK_VALUE(!ring || (options.window.left >= 0 && options.window.left < ring->window()),
-                    TransformerAttentionImpl::kName, ": expected a window of at most ",
-                    ring ? ring->window() : 0,
-                    " tokens with this RingKVCache, got window.left = ", options.window.left);
+// Throws unless the cache keeps the places of the keys that `score` and `block_mask` read.
+void check_cached_functions(const TransformerAttentionOptions& layer, const KVCache& cache) {
+  const bool ring = dynamic_cast<const RingKVCache*>(&cache) != nullptr;
   TORCH_CHECK_VALUE(!(ring || cache.padding().defined()) || !(layer.score() || layer.block_mask()),
                     TransformerAttentionImpl::kName, ": expected no ", layer.score() ? "score" : "block_mask",
                     " with a ", ring ? "RingKVCache" : "padded KVCache",
@@ -34,15 +22,29 @@ void check_cache(const TransformerAttentionOptions& layer, const KVCache& cache)
                     "\"; a DenseKVCache ", ring ? "" : "without padding ", "keeps them");
 }
 
-// Hides those keys of a layer that are padding.
+}  // namespace
+
+void check_cached_attention(const char* caller, const AttentionOptions& options, const KVCache& cache,
+                            int64_t layer) {
+  TORCH_CHECK_VALUE(options.causal == Causal::BottomRight, caller,
+                    ": expected bottom-right causal attention with a cache, got ", to_string(options.causal));
+  const auto* ring = dynamic_cast<const RingKVCache*>(&cache);
+  TORCH_CHECK_VALUE(options.align == Align::BottomRight || (options.align == Align::Lengths && !ring), caller,
+                    ": expected queries at the bottom right", ring ? "" : " or aligned by lengths",
+                    " with this cache, got align ", to_string(options.align));
+  TORCH_CHECK_VALUE(!ring || (options.window.left >= 0 && options.window.left < ring->window()), caller,
+                    ": expected a window of at most ", ring ? ring->window() : 0,
+                    " tokens with this RingKVCache, got window.left = ", options.window.left);
+  TORCH_CHECK_VALUE(layer >= 0 && layer < cache.options().layers, caller,
+                    ": expected a layer of the cache in [0, ", cache.options().layers, "), got ", layer);
+}
+
 Mask without_padding(const Mask& mask, const KVCache& cache, int64_t layer) {
   if (!cache.padding().defined()) return mask;
   const auto end = cache.position(layer);
   const auto token = at::arange(end - cache.stored(layer), end, cache.padding().options());
   return mask & Mask::key_keep(token.ge(cache.padding().unsqueeze(1)));
 }
-
-}  // namespace
 
 void TransformerAttentionImpl::reset() {
   check_positive(kName, "emb_dim", options.emb_dim());
@@ -85,12 +87,11 @@ at::Tensor TransformerAttentionImpl::forward(const at::Tensor& x, const Mask& ma
 
 at::Tensor TransformerAttentionImpl::forward_cached(const at::Tensor& x, KVCache& cache, int64_t layer,
                                                     const Mask& mask) {
-  check_cache(options, cache);
+  check_cached_attention(kName, options.attention(), cache, layer);
+  check_cached_functions(options, cache);
   TORCH_CHECK_VALUE(!context, kName,
                     ": expected no cache for a sequence split over processes (context is set)");
   check_position_bias_cache(kName, options.position_bias());
-  TORCH_CHECK_VALUE(layer >= 0 && layer < cache.options().layers, kName,
-                    ": expected a layer of the cache in [0, ", cache.options().layers, "), got ", layer);
   return run(x, &cache, layer, mask);
 }
 

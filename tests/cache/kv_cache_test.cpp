@@ -336,3 +336,40 @@ TEST_CASE("KVCache under autocast takes its dtype, or holds it exactly", "[kv_ca
   CHECK(refused == "KVCache: expected k and v of dtype Half, got BFloat16 and BFloat16");
   CHECK(narrowed == "KVCache: expected k and v of dtype Half, got Float and Float");
 }
+
+TEST_CASE("KVCache holds values that are the first features of the keys", "[kv_cache]") {
+  const KVCacheOptions options{
+      .layers = 2, .batch = 2, .num_kv_heads = 1, .head_dim = 4, .values_in_keys = 3};
+  const auto k = at::randn({2, 1, 9, 4});
+  const auto put_all = [&](KVCache& cache, const at::Tensor& tokens) {
+    std::pair<at::Tensor, at::Tensor> held;
+    for (int64_t layer = 0; layer < 2; ++layer) held = cache.append(layer, tokens);
+    CHECK(held.second.is_alias_of(held.first));
+    CHECK(bit_equal(held.second, held.first.narrow(3, 0, 3)));
+    return held.first;
+  };
+  DenseKVCache cache(options, 9);
+  CHECK(cache.bytes() == 2u * 2 * 9 * 4 * 4);
+  put_all(cache, k.narrow(2, 0, 4));
+  CHECK(bit_equal(put_all(cache, k.narrow(2, 4, 5)), k));
+  cache.truncate(6);
+  cache.reorder(at::tensor({1, 0}));
+  const auto none = at::zeros({2, 1, 0, 4});
+  CHECK(bit_equal(put_all(cache, none), k.narrow(2, 0, 6).flip(0)));
+  cache.reorder(at::tensor({0, 0, 1}));
+  CHECK(bit_equal(put_all(cache, at::zeros({3, 1, 0, 4}))[1], k[1].narrow(1, 0, 6)));
+  RingKVCache ring(options, 3, 2);
+  for (int64_t t = 0; t < 8; t += 2) {
+    const auto held = put_all(ring, k.narrow(2, t, 2));
+    CHECK(bit_equal(held, k.narrow(2, std::max<int64_t>(t - 2, 0), held.size(2))));
+  }
+  CHECK(
+      value_error([&] { return ring.append(0, none, none); }) ==
+      "KVCache: expected no v, since values are the first 3 features of the keys (values_in_keys), got Float "
+      "tensor of shape (2, 1, 0, 4)");
+  CHECK(value_error([&] { return DenseKVCache({.head_dim = 4, .values_in_keys = 5}, 9).bytes(); }) ==
+        "KVCache: expected values_in_keys in [0, head_dim = 4], got 5");
+  DenseKVCache both(small(1), 9);
+  CHECK(value_error([&] { return both.append(0, tokens(0, 1)); }) ==
+        "KVCache: expected v to be a tensor, got an undefined one");
+}

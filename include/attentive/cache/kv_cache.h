@@ -18,6 +18,9 @@ struct KVCacheOptions {
   int64_t head_dim = 64;
   at::ScalarType dtype = at::kFloat;
   at::Device device = at::kCPU;
+  /// If set, values are the first `values_in_keys` features of the keys and take no memory: the cache of
+  /// `LatentAttention`, whose keys are latents.
+  int64_t values_in_keys = 0;
 };
 
 /// The keys and values of the tokens that a model has already seen, kept outside the model.
@@ -45,10 +48,10 @@ class KVCache {
 
   /// Appends the T newest tokens of a layer and returns all keys and values that its queries may need: views
   /// of shape (B, Hkv, S, d), oldest first, the new tokens last. They are valid until the next call that
-  /// changes the cache. Throws c10::ValueError or c10::TypeError for another shape, dtype (but see above) or
-  /// device, for a layer out of order, for keys that require gradients, and if there is no room (with the
-  /// name of the subclass).
-  std::pair<at::Tensor, at::Tensor> append(int64_t layer, const at::Tensor& k, const at::Tensor& v);
+  /// changes the cache. A cache with values_in_keys takes no v. Throws c10::ValueError or c10::TypeError for
+  /// another shape, dtype (but see above) or device, for a layer out of order, for keys that require
+  /// gradients, and if there is no room (with the name of the subclass).
+  std::pair<at::Tensor, at::Tensor> append(int64_t layer, const at::Tensor& k, const at::Tensor& v = {});
 
   /// The position of the token that this layer will append next, which is the number of tokens it has seen.
   /// Throws c10::ValueError for a layer outside [0, layers).
@@ -85,14 +88,14 @@ class KVCache {
   /// The number of tokens for which memory is reserved.
   int64_t slots() const { return slots_; }
   /// The number of bytes reserved: 2 * layers * batch * num_kv_heads * slots * head_dim * bytes of one
-  /// number.
+  /// number, without the factor 2 if values are in the keys.
   size_t bytes() const;
 
  protected:
   KVCache(KVCacheOptions options, int64_t slots);
 
   struct Layer {
-    at::Tensor k, v;    // (B, Hkv, slots, d)
+    at::Tensor k, v;    // (B, Hkv, slots, d); v is undefined if values are in the keys
     int64_t begin = 0;  // slots begin .. end - 1 hold tokens
     int64_t end = 0;
     int64_t position = 0;  // tokens seen

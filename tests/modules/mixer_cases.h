@@ -1,0 +1,115 @@
+#pragma once
+
+// Cases that tools/generators/make_mixer_cases.py writes: modules of transformers, run on sequences that may
+// begin with padding.
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randint.h>
+#include <catch2/catch_test_macros.hpp>
+#include <nlohmann/json.hpp>
+#include <torch/nn/module.h>
+
+#include <attentive/files/state_dict.h>
+#include <attentive/parity/case.h>
+
+#include "support/compare.h"
+#include "support/files.h"
+#include "support/python.h"
+
+namespace attentive::test {
+
+struct MixerCase {
+  attentive::Case file;
+  nlohmann::json options;
+  at::Tensor x;        ///< (B, T, features)
+  at::Tensor keep;     ///< (B, T) bool: false is padding, before the sequence's first token
+  at::Tensor padding;  ///< (B) int64: how many tokens are
+
+  at::Tensor without_padding(const at::Tensor& output) const { return output * keep.unsqueeze(-1); }
+};
+
+/// The cases of a bundle whose names begin with `kind`.
+inline std::vector<MixerCase> mixer_cases(const std::filesystem::path& bundle, const std::string& kind) {
+  std::vector<MixerCase> cases;
+  for (auto& [place, content] : load_cases(bundle)) {
+    if (place.find("#" + kind + "-") == std::string::npos) continue;
+    MixerCase one{.file = make_case(std::move(content), place)};
+    one.options = nlohmann::json::parse(one.file.options);
+    one.x = one.file.inputs.at("x");
+    const auto keep = one.file.inputs.find("keep");
+    one.keep =
+        keep == one.file.inputs.end() ? at::ones({one.x.size(0), one.x.size(1)}, at::kBool) : keep->second;
+    one.padding = one.keep.logical_not().sum(1);
+    cases.push_back(std::move(one));
+  }
+  return cases;
+}
+
+inline std::vector<MixerCase> committed_mixers(const std::string& kind) {
+  return mixer_cases(source_folder() + "/tests/modules/data/mixers.safetensors", kind);
+}
+
+/// Fifty configurations that Python draws now.
+inline std::vector<MixerCase> drawn_mixers(const std::string& kind) {
+  const TemporaryFolder folder;
+  run_python("tools/generators/make_mixer_cases.py", "--seed 1 --out '" + folder.path().string() + "' 2>&1");
+  return mixer_cases(folder / "mixers.safetensors", kind);
+}
+
+/// The largest difference, relative to the largest number but to 1 at least.
+inline double mixer_difference(const at::Tensor& got, const at::Tensor& want) {
+  REQUIRE(got.sizes() == want.sizes());
+  if (want.numel() == 0) return 0;
+  const auto scale = std::max(1.0, want.abs().max().item<double>());
+  const auto difference = (got - want).abs().max().item<double>();
+  return (std::isnan(difference) ? INFINITY : difference) / scale;
+}
+
+/// Checks the first weights if the case has them, the output and the gradients of `forward(x)`.
+inline void check_mixer(const MixerCase& one, torch::nn::Module& module,
+                        const std::function<at::Tensor(const at::Tensor& x)>& forward) {
+  if (one.options.contains("init_seed")) {
+    for (const auto& [name, tensor] : state_dict(module)) CHECK(bit_equal(tensor, one.file.state.at(name)));
+  }
+  load_state_dict(module, one.file.state);
+  const auto x = one.x.clone().requires_grad_();
+  const auto output = one.without_padding(forward(x));
+  CHECK(mixer_difference(output, one.file.expected_output) <= 1e-5);
+  (output * one.file.grad_output).sum().backward();
+  CHECK(mixer_difference(x.grad(), one.file.input_gradients.at("x")) <= 2e-5);
+  const auto parameters = module.named_parameters();
+  CHECK(one.file.state_gradients.size() == parameters.size());
+  for (const auto& [name, gradient] : one.file.state_gradients) {
+    INFO("gradient of " << name);
+    CHECK(mixer_difference(parameters[name].grad(), gradient) <= 2e-5);
+  }
+}
+
+/// Checks the outputs of `step(tokens)`, called for chunks of x: of one token each, then of drawn lengths.
+/// `begin` empties the cache.
+inline void check_mixer_steps(const MixerCase& one, const std::function<void()>& begin,
+                              const std::function<at::Tensor(const at::Tensor& tokens)>& step) {
+  const at::NoGradGuard no_grad;
+  const auto tokens = one.x.size(1);
+  for (const int64_t longest : {int64_t{1}, int64_t{4}, tokens}) {
+    INFO("chunks of up to " << longest);
+    begin();
+    std::vector<at::Tensor> outputs;
+    for (int64_t first = 0; first < tokens;) {
+      const auto length = std::min(tokens - first, at::randint(1, longest + 1, {1}).item<int64_t>());
+      outputs.push_back(step(one.x.narrow(1, first, length)));
+      first += length;
+    }
+    CHECK(mixer_difference(one.without_padding(at::cat(outputs, 1)), one.file.expected_output) <= 1e-5);
+  }
+}
+
+}  // namespace attentive::test

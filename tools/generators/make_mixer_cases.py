@@ -1,0 +1,104 @@
+"""Writes cases of latent attention and of the gated delta net, computed by transformers' own classes.
+
+    python tools/generators/make_mixer_cases.py [--out tests/modules/data]
+
+Sizes and settings are drawn as well as weights and inputs; --seed gives 50 other configurations of each class. A case
+holds one module's state, an input whose sequences may begin with padding, its output, which counts only for the other
+tokens, and its gradients. Needs torch 2.11.0 and transformers 5.24.0 from PyPI; nothing is downloaded.
+"""
+
+import torch
+from transformers.models.deepseek_v3 import modeling_deepseek_v3 as deepseek
+from transformers.models.qwen3_next import modeling_qwen3_next as qwen
+
+from case_support import fresh, run_generator
+from make_bias_cases import OUT, Draw, parameters, write
+
+INIT_SEED = 7
+
+
+def built(draw, kind, config):
+    """The module that Python draws after the seed 7, with other numbers unless those of the first weights are wanted."""
+    torch.manual_seed(INIT_SEED)
+    module = kind(config, 0).eval()
+    first = draw.integer(0, 2) == 0
+    if not first:
+        with torch.no_grad():
+            for parameter in module.parameters():
+                parameter.add_(draw.normal(*parameter.shape) / 4)
+    return module, {"init_seed": INIT_SEED} if first else {}
+
+
+def case(folder, stem, draw, width, module, options, call):
+    batch, tokens = draw.integer(1, 2), draw.integer(1, 96 if fresh() else 7)
+    x = draw.normal(batch, tokens, width).requires_grad_()
+    keep = torch.ones(batch, tokens, dtype=torch.bool)
+    inputs = {"x": x}
+    if draw.integer(0, 1):
+        for sequence in keep:
+            sequence[: draw.integer(0, tokens - 1)] = False
+        inputs["keep"] = keep
+    output = call(x, keep) * keep.unsqueeze(-1)
+    write(folder, stem, options, parameters(module), inputs, output, draw, writer="make_mixer_cases 1")
+
+
+def latent(folder, stem, draw):
+    wide = fresh()
+    heads, rope, nope = draw.integer(1, 4 if wide else 3), 2 * draw.integer(1, 4 if wide else 2), draw.integer(1, 9 if wide else 4)
+    sizes = {
+        "num_attention_heads": heads,
+        "hidden_size": draw.integer(2, 24 if wide else 6),
+        "q_lora_rank": draw.one_of(None, draw.integer(2, 9 if wide else 5)),
+        "kv_lora_rank": draw.integer(2, 20 if wide else 7),
+        "qk_nope_head_dim": nope,
+        "qk_rope_head_dim": rope,
+        "v_head_dim": draw.integer(1, nope + rope),
+        "attention_bias": draw.one_of(False, True),
+        "rope_interleave": draw.one_of(True, False),
+    }
+    config = deepseek.DeepseekV3Config(**sizes, num_key_value_heads=heads, attn_implementation="eager")
+    config.rope_parameters = {"rope_type": "default", "rope_theta": draw.one_of(10000.0, 500.0)}
+    module, settings = built(draw, deepseek.DeepseekV3Attention, config)
+    if draw.integer(0, 2) == 0:  # what YaRN with mscale_all_dim = 1 makes of it
+        config.rope_parameters = {**config.rope_parameters, "rope_type": "yarn", "factor": 4.0, "mscale_all_dim": 1.0}
+        module.scaling = deepseek.yarn_apply_mscale(config.rope_parameters, module.scaling)
+        config.rope_parameters["rope_type"] = "default"
+    rotary = deepseek.DeepseekV3RotaryEmbedding(config)
+
+    def call(x, keep):
+        tokens = x.shape[1]
+        seen = torch.ones(tokens, tokens, dtype=torch.bool).tril() & keep[:, None, None, :]
+        mask = torch.zeros(seen.shape).masked_fill(~seen, torch.finfo(x.dtype).min)
+        # Positions without padding, as generate counts them; ours count it, which changes no distance.
+        positions = (keep.long().cumsum(-1) - 1).clamp(min=0)
+        return module(x, rotary(x, positions), mask)[0]
+
+    options = {**sizes, **settings, "rope_theta": config.rope_parameters["rope_theta"], "scaling": module.scaling}
+    case(folder, stem, draw, sizes["hidden_size"], module, options, call)
+
+
+def delta(folder, stem, draw):
+    wide = fresh()
+    key_heads = draw.integer(1, 3 if wide else 2)
+    sizes = {
+        "hidden_size": draw.integer(2, 24 if wide else 5),
+        "linear_num_key_heads": key_heads,
+        "linear_num_value_heads": key_heads * draw.integer(1, 3 if wide else 2),
+        "linear_key_head_dim": draw.integer(1, 20 if wide else 4),
+        "linear_value_head_dim": draw.integer(1, 20 if wide else 4),
+        "linear_conv_kernel_dim": draw.integer(1, 4),
+        "rms_norm_eps": draw.one_of(1e-6, 1e-5),
+    }
+    config = qwen.Qwen3NextConfig(**sizes, num_hidden_layers=1)
+    module, settings = built(draw, qwen.Qwen3NextGatedDeltaNet, config)
+    case(folder, stem, draw, sizes["hidden_size"], module, {**sizes, **settings}, lambda x, keep: module(x, attention_mask=keep))
+
+
+def cases(folder):
+    for index in range(50 if fresh() else 7):
+        latent(folder, f"latent-{index}", Draw(1000 + index))
+        delta(folder, f"delta-{index}", Draw(2000 + index))
+
+
+if __name__ == "__main__":
+    run_generator(__doc__, {"mixers": 300_000}, cases, out=OUT)
