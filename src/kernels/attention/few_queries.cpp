@@ -15,6 +15,7 @@
 
 #include "kernels/attention/passes.h"
 #include "kernels/attention/row_inputs.h"
+#include "kernels/gemm/operands.h"
 #include "kernels/gemm/scratch.h"
 #include "kernels/simd/threads.h"
 
@@ -23,6 +24,85 @@ namespace {
 
 constexpr int64_t kSplitKeys = 1024;  // keys per part
 constexpr int64_t kChunkKeys = 256;   // keys per step inside a part
+constexpr int64_t kRowsAcross = 12;   // the fewest rows whose features a vector holds
+constexpr int64_t kWidenedKeys = 64;  // values of a half type that are widened at a time
+
+// The products of the rows with keys and values. A sum of few rows is a vector of a key's features, whose
+// lanes are added at last. For more, as with latents that all heads share, a vector holds a feature of
+// several rows, which leaves nothing to add and reads each key once.
+template <class T>
+class ProductsOfRows {
+ public:
+  ProductsOfRows(const Matrix<const float>& q, int64_t Dv, Scratch& scratch) : q_(q) {
+    const auto bf16 = kIsBf16<T> ? selection().bf16 : Bf16Product::Widened;
+    if (q.rows < kRowsAcross || bf16 == Bf16Product::Pairs) return;
+    const int64_t width = vector_code().width, columns = (q.rows + width - 1) / width * width;
+    by_key_ = scratch.matrix<float>(kChunkKeys, columns);
+    if (bf16 == Bf16Product::MatrixUnit && q.cols % 2 == 0) {
+      const auto narrow = scratch.matrix<bf16_t>(q.rows, q.cols);
+      elementwise().convert(q.data, narrow.data, q.rows * q.cols);
+      pairs_ = {scratch.take<bf16_t>(q.cols * q.rows), q.cols, q.rows, q.rows};
+      products().pack_transposed(narrow, pairs_);
+      weights_ = scratch.matrix<bf16_t>(q.rows, kChunkKeys);
+      values_ = scratch.take<bf16_t>(kChunkKeys * Dv);
+      return;
+    }
+    across_ = scratch.matrix<float>(q.cols, columns);
+    pack_transposed<float, float>(q, {across_.data, q.cols, columns, columns});
+    if (!std::is_same_v<T, float>) widened_ = scratch.take<float>(kWidenedKeys * Dv);
+  }
+
+  // scores = q keys^T
+  void score(const Matrix<const T>& keys, const Matrix<float>& scores) const {
+    if (!by_key_.data) return rows_code().few_scores(q_, keys, scores);
+    const auto sums = by_key_.block(0, keys.rows, 0, q_.rows);
+    if constexpr (kIsBf16<T>) {
+      if (pairs_.data) amx_multiply_few_rows(keys, pairs_, sums);
+    }
+    if (across_.data) products().multiply_across(keys, across_, by_key_.part(0, keys.rows));
+    products().transpose(sums, scores);
+  }
+
+  // out += weights values
+  void add_outputs(const Matrix<const float>& weights, const Matrix<const T>& values,
+                   const Matrix<float>& out) const {
+    for (int64_t j = 0; across_.data && j < values.rows; j += kWidenedKeys) {
+      const int64_t n = std::min(values.rows - j, kWidenedKeys);
+      Rhs<const float> rhs;
+      if constexpr (std::is_same_v<T, float>) {
+        rhs = as_rhs(values.part(j, n));
+      } else {
+        const Rhs<float> wide{widened_, n, values.cols, values.cols};
+        products().pack_rows(values.part(j, n), wide);
+        rhs = wide;
+      }
+      gemm(weights.block(0, weights.rows, j, n), rhs, out, Sums::Continue);
+    }
+    if (across_.data) return;
+    if constexpr (kIsBf16<T>) {
+      if (pairs_.data) {
+        const Matrix<bf16_t> narrow{weights_.data, weights.rows, inner<bf16_t>(weights.cols), kChunkKeys};
+        for (int64_t r = 0; r < weights.rows; ++r) {
+          narrow.row(r)[narrow.cols - 1] = 0;
+          elementwise().convert(weights.row(r), narrow.row(r), weights.cols);
+        }
+        return gemm(narrow,
+                    rhs_of(
+                        values, false, [](int64_t) { return false; }, values_),
+                    out, Sums::Continue);
+      }
+    }
+    rows_code().few_outputs(weights, values, out);
+  }
+
+ private:
+  Matrix<const float> q_;
+  Matrix<float> by_key_{}, across_{};
+  Rhs<bf16_t> pairs_{};
+  Matrix<bf16_t> weights_{};
+  bf16_t* values_ = nullptr;
+  float* widened_ = nullptr;
+};
 
 template <class T>
 class FewQueries {
@@ -63,6 +143,7 @@ class FewQueries {
   void compute(int64_t head, int64_t part, const State& state) const {
     attend(head, part, state, /*hide=*/false);
     if (!elementwise().all_finite(state.output)) attend(head, part, state, /*hide=*/true);
+    gemm_done();
   }
 
   void attend(int64_t head, int64_t part, const State& state, bool hide) const {
@@ -79,6 +160,7 @@ class FewQueries {
     const RowInputs terms(call_, scratch, 1, kChunkKeys, true);
     for (int64_t r = 0; r < rows_; ++r)
       elementwise().convert(t_.q.at(b, head_of(hkv, r), r % call_.L), q.row(r), call_.D);
+    const ProductsOfRows<T> products(q, call_.Dv, scratch);
 
     const int64_t begin = std::max(part * kSplitKeys, call_.key_lo(0));
     const int64_t end = std::min((part + 1) * kSplitKeys, call_.key_hi(b, call_.L - 1));
@@ -87,7 +169,7 @@ class FewQueries {
       const auto scores = all_scores.block(0, rows_, 0, cols);
       for (int64_t r = 0; r < rows_; ++r) terms.prefetch(b, head_of(hkv, r), r % call_.L, from, cols);
       // S = Q Kᵀ
-      rows_code().few_scores(q, rows_of(t_.k, b, hkv, from, cols, call_.D), scores);
+      products.score(rows_of(t_.k, b, hkv, from, cols, call_.D), scores);
       // P = exp(scale · (S − m′)); then m, ℓ and O are updated
       for (int64_t r = 0; r < rows_; ++r) {
         SoftmaxRow row{
@@ -103,7 +185,7 @@ class FewQueries {
         for (int64_t c = 0; c < cols; ++c) copy_value(v.row(c), b, hkv, from + c, values.row(c));
         v = values.part(0, cols);
       }
-      rows_code().few_outputs(scores, v, state.output);
+      products.add_outputs(scores, v, state.output);
     }
   }
 

@@ -78,13 +78,15 @@ inline void for_groups_of_rows(int64_t rows, const Work& work) {
 }
 
 #if ATTENTIVE_SIMD_HAS_PAIRS
+constexpr int64_t kMostPairedColumns = 1024;
+
 /// Scores for bf16 keys by products of pairs; the queries are rounded to bf16. The number of columns is a
-/// multiple of 32.
+/// multiple of 32, and at most kMostPairedColumns.
 template <Prefetch kPrefetch>
 void few_scores_of_pairs(const Matrix<const float>& q, const Matrix<const bf16_t>& k,
                          const Matrix<float>& scores) {
   for_groups_of_rows(q.rows, [&]<int kRows>(Sequence<kRows>, int64_t first) {
-    alignas(64) bf16_t narrow[kRows * 256];
+    alignas(64) bf16_t narrow[kRows * kMostPairedColumns];
     const Matrix<bf16_t> query{narrow, kRows, q.cols, q.cols};
     for (int r = 0; r < kRows; ++r) {
       for (int64_t d = 0; d < q.cols; d += kWidth)
@@ -160,7 +162,7 @@ template <Prefetch kPrefetch, class T>
 void few_scores_by(const Matrix<const float>& q, const Matrix<const T>& k, const Matrix<float>& scores) {
 #if ATTENTIVE_SIMD_HAS_PAIRS
   if constexpr (kIsBf16<T>) {
-    if (q.cols % 32 == 0 && q.cols <= 256) return few_scores_of_pairs<kPrefetch>(q, k, scores);
+    if (q.cols % 32 == 0 && q.cols <= kMostPairedColumns) return few_scores_of_pairs<kPrefetch>(q, k, scores);
   }
 #endif
   const int64_t fit = kKeyBlockBytes / (static_cast<int64_t>(sizeof(T)) * q.cols) / kSums * kSums,
