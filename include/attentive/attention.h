@@ -3,6 +3,7 @@
 /// Includes every public header of `attentive::attention`. A program that is rebuilt often compiles faster if
 /// it includes only what it uses.
 
+#include <attentive/cache/delta_cache.h>
 #include <attentive/cache/kv_cache.h>
 #include <attentive/compat/from.h>
 #include <attentive/compat/multihead_attention.h>
@@ -23,6 +24,7 @@
 #include <attentive/functional/merge_attention.h>
 #include <attentive/functional/named_masks.h>
 #include <attentive/modules/convert.h>
+#include <attentive/modules/gated_delta_net.h>
 #include <attentive/modules/latent_attention.h>
 #include <attentive/modules/module.h>
 #include <attentive/modules/multi_head_attention.h>

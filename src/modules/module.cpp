@@ -1,4 +1,5 @@
 #include <mutex>
+#include <optional>
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/empty.h>
@@ -57,6 +58,13 @@ torch::nn::Embedding embedding_layer(int64_t rows, int64_t features) {
   const torch::nn::EmbeddingOptions options(rows, features);
   if (draws_first_weights()) return torch::nn::Embedding(options);
   return without_values<torch::nn::Embedding>(torch::nn::EmbeddingOptions(1, 1), options, {rows, features});
+}
+
+torch::nn::Conv1d causal_convolution_layer(int64_t channels, int64_t kernel) {
+  std::optional<RandomStateGuard> random;  // its few weights are drawn nevertheless
+  if (!draws_first_weights()) random.emplace();
+  return torch::nn::Conv1d(
+      torch::nn::Conv1dOptions(channels, channels, kernel).groups(channels).padding(kernel - 1).bias(false));
 }
 
 at::Tensor normal_parameter(at::IntArrayRef sizes) {

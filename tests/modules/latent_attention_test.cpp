@@ -19,7 +19,7 @@
 #include <attentive/modules/latent_attention.h>
 
 #include "functional/adapters.h"
-#include "mixer_cases.h"
+#include "modules/mixer_cases.h"
 #include "support/errors.h"
 #include "support/module_suite.h"
 
