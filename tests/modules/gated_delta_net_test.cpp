@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <string>
@@ -18,6 +19,7 @@
 
 #include <attentive/cache/delta_cache.h>
 #include <attentive/files/safetensors.h>
+#include <attentive/functional/gated_delta_rule.h>
 #include <attentive/modules/gated_delta_net.h>
 
 #include "modules/mixer_cases.h"
@@ -60,6 +62,31 @@ void check_net_cases(const std::vector<test::MixerCase>& cases) {
   }
 }
 
+void check_channel_cases(const std::vector<test::MixerCase>& cases) {
+  for (const auto& one : cases) {
+    INFO(one.file.name);
+    std::map<std::string, at::Tensor> leaves;
+    for (const auto& [name, tensor] : one.file.inputs) leaves[name] = tensor.clone().requires_grad_();
+    const auto heads = [&](const char* name) { return leaves.at(name).transpose(1, 2); };
+    GatedDeltaRuleCall call;
+    if (one.options.at("normalized").get<bool>()) call.normalize_eps = 1e-6;
+    const auto [output, state] =
+        gated_delta_rule(heads("q"), heads("k"), heads("v"), heads("gate"), heads("beta"), call,
+                         leaves.count("state") ? leaves.at("state") : at::Tensor());
+    const auto results = at::cat({output.transpose(1, 2).flatten(), state.flatten()});
+    CHECK(test::mixer_difference(results, one.file.expected_output) <= 1e-5);
+    (results * one.file.grad_output).sum().backward();
+    double largest = 1;
+    for (const auto& item : one.file.input_gradients)
+      largest = std::max(largest, test::largest_of(item.second));
+    CHECK(one.file.input_gradients.size() == leaves.size());
+    for (const auto& [name, gradient] : one.file.input_gradients) {
+      INFO("gradient of " << name);
+      CHECK(test::mixer_difference(leaves.at(name).grad(), gradient, largest) <= 2e-5);
+    }
+  }
+}
+
 // Whether two caches continue alike, to the last bit.
 bool continue_alike(GatedDeltaNet& net, DeltaCache one, DeltaCache other) {
   const auto x = at::randn({one.options().batch, 2, 6});
@@ -79,6 +106,21 @@ TEST_CASE("GatedDeltaNet equals Qwen3NextGatedDeltaNet of drawn sizes", "[gated_
   const auto cases = test::drawn_mixers("delta");
   REQUIRE(cases.size() == 50);
   check_net_cases(cases);
+}
+
+TEST_CASE("gated_delta_rule with gates per channel equals chunk_kimi_delta_attention",
+          "[gated_delta_net][mixers]") {
+  const auto cases = test::committed_mixers("channels");
+  REQUIRE(cases.size() == 7);
+  check_channel_cases(cases);
+}
+
+TEST_CASE("gated_delta_rule equals chunk_kimi_delta_attention of drawn sizes",
+          "[gated_delta_net][mixers][python]") {
+  NEEDS_PYTHON("transformers");
+  const auto cases = test::drawn_mixers("channels");
+  REQUIRE(cases.size() == 50);
+  check_channel_cases(cases);
 }
 
 TEST_CASE("GatedDeltaNet is a torch::nn citizen", "[gated_delta_net]") {

@@ -29,7 +29,7 @@ namespace attentive::test {
 struct MixerCase {
   attentive::Case file;
   nlohmann::json options;
-  at::Tensor x;        ///< (B, T, features)
+  at::Tensor x;        ///< (B, T, features); undefined for a function
   at::Tensor keep;     ///< (B, T) bool: false is padding, before the sequence's first token
   at::Tensor padding;  ///< (B) int64: how many tokens are
 
@@ -43,12 +43,14 @@ inline std::vector<MixerCase> mixer_cases(const std::filesystem::path& bundle, c
     if (place.find("#" + kind + "-") == std::string::npos) continue;
     MixerCase one{.file = make_case(std::move(content), place)};
     one.options = nlohmann::json::parse(one.file.options);
-    one.x = one.file.inputs.at("x");
-    const auto keep = one.file.inputs.find("keep");
-    one.keep =
-        keep == one.file.inputs.end() ? at::ones({one.x.size(0), one.x.size(1)}, at::kBool) : keep->second;
-    one.padding = one.keep.logical_not().sum(1);
     cases.push_back(std::move(one));
+    if (!cases.back().file.inputs.count("x")) continue;
+    auto& added = cases.back();
+    added.x = added.file.inputs.at("x");
+    const auto keep = added.file.inputs.find("keep");
+    added.keep = keep == added.file.inputs.end() ? at::ones({added.x.size(0), added.x.size(1)}, at::kBool)
+                                                 : keep->second;
+    added.padding = added.keep.logical_not().sum(1);
   }
   return cases;
 }

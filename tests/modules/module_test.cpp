@@ -21,6 +21,8 @@
 #include <torch/arg.h>
 
 #include <attentive/attentive.h>
+#include <attentive/modules/gated_delta_net.h>
+#include <attentive/modules/latent_attention.h>
 #include <attentive/modules/module.h>
 
 #include "support/compare.h"
@@ -307,6 +309,8 @@ TEST_CASE("Every module prints all of its options by name", "[print_options]") {
   check_printout(SelfAttentionV1(3, 2), "SelfAttentionV1");
   check_printout(SelfAttentionV2(3, 2), "SelfAttentionV2");
   check_printout(SharedHeadAttention(8, 2), "SharedHeadAttention");
+  check_printout(LatentAttention(8, 2), "LatentAttention");
+  check_printout(GatedDeltaNet(8, 2), "GatedDeltaNet");
   check_printout(TransformerAttention(8, 2), "TransformerAttention");
   check_printout(TransformerBlock(8, 2), "TransformerBlock");
   check_printout(DecoderBlock(8, 2), "DecoderBlock");
@@ -350,7 +354,7 @@ TEST_CASE("Every option that a header declares is listed, in order", "[print_opt
       }
     }
   }
-  CHECK(seen == 34);
+  CHECK(seen == 36);
   [[maybe_unused]] const auto& [causal, feature_map, chunk_size, eps] =
       LinearAttentionCall();  // every member
   CHECK(names_of(LinearAttentionCall()) ==

@@ -19,6 +19,7 @@
 
 #include <attentive/attentive.h>
 #include <attentive/functional/heads_and_windows.h>
+#include <attentive/modules/latent_attention.h>
 #include <attentive/modules/multi_head_attention.h>
 #include <attentive/modules/norms.h>
 #include <attentive/modules/transformer_attention.h>
@@ -66,6 +67,7 @@ std::set<std::string> names_in_headers() {
 // Classes that call attention only through other classes of the list, or not at all.
 const std::set<std::string> kOthers = {"DistanceBias",
                                        "FeedForward",
+                                       "GatedDeltaNet",
                                        "LayerNorm",
                                        "LearnedPositions",
                                        "RMSNorm",
@@ -130,6 +132,7 @@ std::vector<Class> recorded_classes() {
                                              /*average_attn_weights=*/false);
          return {y, w};
        }},
+      plain("LatentAttention", LatentAttention(6, 2), {"it"}, x),
       plain("LinearAttention", LinearAttention(6, 6, 2), {"it"}, x),
       plain("TransformerAttention", TransformerAttention(6, 2), {"it"}, x),
       plain("TransformerBlock", TransformerBlock(6, 2), {"it.att"}, x),

@@ -1,14 +1,16 @@
-"""Writes cases of latent attention and of the gated delta net, computed by transformers' own classes.
+"""Writes cases of latent attention and of gated delta nets, computed by transformers' own classes and functions.
 
     python tools/generators/make_mixer_cases.py [--out tests/modules/data]
 
-Sizes and settings are drawn as well as weights and inputs; --seed gives 50 other configurations of each class. A case
+Sizes and settings are drawn as well as weights and inputs; --seed gives 50 other configurations of each kind. A case
 holds one module's state, an input whose sequences may begin with padding, its output, which counts only for the other
-tokens, and its gradients. Needs torch 2.11.0 and transformers 5.24.0 from PyPI; nothing is downloaded.
+tokens, and its gradients; a case of the delta rule with gates per channel holds its tensors, and its output and final
+state one after the other. Needs torch 2.11.0 and transformers 5.24.0 from PyPI; nothing is downloaded.
 """
 
 import torch
 from transformers.models.deepseek_v3 import modeling_deepseek_v3 as deepseek
+from transformers.models.kimi_linear import modeling_kimi_linear as kimi
 from transformers.models.qwen3_next import modeling_qwen3_next as qwen
 
 from case_support import fresh, run_generator
@@ -94,11 +96,36 @@ def delta(folder, stem, draw):
     case(folder, stem, draw, sizes["hidden_size"], module, {**sizes, **settings}, lambda x, keep: module(x, attention_mask=keep))
 
 
+def channel_gates(folder, stem, draw):
+    batch, heads, tokens = draw.integer(1, 2), draw.integer(1, 3), draw.integer(1, 140 if fresh() else 9)
+    key, value = draw.integer(1, 24 if fresh() else 5), draw.integer(1, 24 if fresh() else 5)
+    normalized = draw.one_of(True, False)
+    inputs = {
+        "q": draw.normal(batch, tokens, heads, key),
+        "k": draw.normal(batch, tokens, heads, key) / (1 if normalized else key),
+        "v": draw.normal(batch, tokens, heads, value),
+        "gate": -draw.one_of(0.1, 3.0) * draw.normal(batch, tokens, heads, key).exp(),
+        "beta": draw.normal(batch, tokens, heads).sigmoid(),
+    }
+    if draw.integer(0, 1):
+        inputs["state"] = draw.normal(batch, heads, key, value)
+    inputs = {name: tensor.requires_grad_() for name, tensor in inputs.items()}
+    tensors = {"q": "query", "k": "key", "v": "value", "gate": "g", "beta": "beta", "state": "initial_state"}
+    output, state = kimi.chunk_kimi_delta_attention(
+        **{tensors[name]: tensor for name, tensor in inputs.items()},
+        use_qk_l2norm_in_kernel=normalized,
+        output_final_state=True,
+    )
+    results = torch.cat((output.flatten(), state.flatten()))
+    write(folder, stem, {"normalized": normalized}, {}, inputs, results, draw, writer="make_mixer_cases 1")
+
+
 def cases(folder):
     for index in range(50 if fresh() else 7):
         latent(folder, f"latent-{index}", Draw(1000 + index))
         delta(folder, f"delta-{index}", Draw(2000 + index))
+        channel_gates(folder, f"channels-{index}", Draw(3000 + index))
 
 
 if __name__ == "__main__":
-    run_generator(__doc__, {"mixers": 300_000}, cases, out=OUT)
+    run_generator(__doc__, {"mixers": 700_000}, cases, out=OUT)

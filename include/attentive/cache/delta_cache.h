@@ -26,9 +26,9 @@ struct DeltaCacheOptions {
 /// What gated delta nets know of the tokens that they have seen: the last inputs of each convolution, and a
 /// matrix per head. Its size does not grow with the number of tokens, and nothing is ever dropped.
 ///
-/// A copy is a state of its own. Sequences of different lengths end together, as in a `KVCache`: `set_padding`
-/// says how many tokens before the first one of each are none; these do not change its state. After any
-/// error the cache is unchanged.
+/// A copy has a state of its own. Sequences of different lengths end together, as in a `KVCache`:
+/// `set_padding` says how many tokens before the first one of each are none; these do not change its state.
+/// After any error the cache is unchanged.
 /// Memory: layers * batch * (conv_dim * kernel + num_heads * key_dim * value_dim) numbers; the matrices are
 /// float32 (float64 for a float64 dtype).
 ///
