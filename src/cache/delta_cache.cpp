@@ -65,7 +65,7 @@ std::vector<DeltaCache::Layer> DeltaCache::empty_layers(int64_t batch) const {
   return with_allocation_errors(kDeltaCache, std::to_string(options_.layers) + " layers", [&] {
     const NormalTensorsGuard kept;
     const auto type = at::TensorOptions(options_.dtype).device(options_.device);
-    const auto sums = type.dtype(at::promote_types(options_.dtype, at::kFloat));
+    const auto sums = type.dtype(c10::promoteTypes(options_.dtype, at::kFloat));
     std::vector<Layer> layers(static_cast<size_t>(options_.layers));
     for (auto& layer : layers) {
       layer.conv = at::zeros({batch, options_.conv_dim, options_.kernel}, type);

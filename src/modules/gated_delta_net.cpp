@@ -153,7 +153,7 @@ at::Tensor GatedDeltaNetImpl::run(const at::Tensor& given, const at::Tensor& giv
   const auto z = part(2 * key + in_group * value, in_group * value).view({B, T, options.num_heads(), value});
   const auto ba = projected[1].view({B, T, groups, 2, in_group});
 
-  const auto wide = at::promote_types(mixed.scalar_type(), at::kFloat);
+  const auto wide = c10::promoteTypes(mixed.scalar_type(), at::kFloat);
   auto beta = ba.select(3, 0).flatten(2).sigmoid();
   auto gate = at::softplus(ba.select(3, 1).flatten(2).to(wide) + dt_bias) * -A_log.to(wide).exp();
   if (keep.defined()) {
