@@ -1,16 +1,19 @@
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/bucketize.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/constant_pad_nd.h>
-#include <ATen/ops/conv1d.h>
+#include <ATen/ops/conv2d.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/silu.h>
 #include <ATen/ops/softplus.h>
+#include <ATen/ops/stack.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include <attentive/functional/gated_delta_rule.h>
 #include <attentive/functional/heads_and_windows.h>
@@ -26,19 +29,62 @@ namespace {
 
 constexpr double kNormalizeEps = 1e-6;  // transformers' and FLA's, whatever the eps of the norm
 
-// The sums over `kernel` tokens of each channel of inputs (B, C, T), within packed sequences: those that
-// `offsets` separates.
-at::Tensor convolved_apart(const at::Tensor& inputs, const at::Tensor& weight, const at::Tensor& offsets) {
-  const auto T = inputs.size(2), kernel = weight.size(2);
+// The sums over `kernel` tokens of each channel of x (B, N, C), which `padding` tokens of zeros precede and
+// follow: (B, N + 2 padding - kernel + 1, C). As a picture one token high, x is read as it lies; a
+// convolution of one dimension would transpose it twice, which takes forty times as long.
+at::Tensor sums_of_channels(const at::Tensor& x, const at::Tensor& weight, int64_t padding) {
+  const bool widens = x.is_cpu() && c10::isReducedFloatingType(x.scalar_type());
+  const auto type = widens ? at::kFloat : x.scalar_type();
+  const auto picture = x.to(type).transpose(1, 2).unsqueeze(2);
+  const std::array<int64_t, 2> one = {1, 1}, beside = {0, padding};
+  const auto sums = at::conv2d(picture, weight.to(type).unsqueeze(2), std::optional<at::Tensor>(), one,
+                               beside, one, x.size(2));
+  return sums.squeeze(2).transpose(1, 2).to(x.scalar_type());
+}
+
+// The convolution of x (B, T, C) after zeros. The gradient by x is the convolution in the other direction,
+// and that by the weight `kernel` sums of products, both of which take less than ATen's backward pass.
+class CausalConvolution : public torch::autograd::Function<CausalConvolution> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x,
+                            const at::Tensor& weight) {
+    ctx->save_for_backward({x, weight});
+    return sums_of_channels(x, weight, weight.size(2) - 1).narrow(1, 0, x.size(1));
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
+                                                 const torch::autograd::variable_list& grads) {
+    const auto saved = ctx->get_saved_variables();
+    const auto &x = saved[0], &weight = saved[1], &grad = grads[0];
+    const auto T = x.size(1), kernel = weight.size(2);
+    torch::autograd::variable_list result(2);
+    if (ctx->needs_input_grad(0))
+      result[0] = sums_of_channels(grad, weight.flip(2), kernel - 1).narrow(1, kernel - 1, T);
+    if (ctx->needs_input_grad(1)) {
+      std::vector<at::Tensor> sums;
+      for (int64_t back = kernel - 1; back >= 0; --back) {
+        const auto seen = std::max<int64_t>(T - back, 0);
+        const auto products = grad.narrow(1, T - seen, seen) * x.narrow(1, 0, seen);
+        sums.push_back(products.sum(at::IntArrayRef{0, 1}));
+      }
+      result[1] = at::stack(sums, 1).unsqueeze(1);
+    }
+    return result;
+  }
+};
+
+// The convolution of x (1, T, C), of which `offsets` separates packed sequences.
+at::Tensor convolved_apart(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& offsets) {
+  const auto T = x.size(1), kernel = weight.size(2);
   const auto sequence = at::bucketize(at::arange(T, offsets.options()), offsets, false, /*right=*/true);
   at::Tensor total;
   for (int64_t back = 0; back < std::min(kernel, T); ++back) {
     const auto other = sequence.narrow(0, 0, T - back).ne(sequence.narrow(0, back, T - back));
-    const auto earlier = inputs.narrow(2, 0, T - back).masked_fill(other.to(inputs.device()), 0);
-    const auto term = at::constant_pad_nd(earlier, {back, 0}) * weight.select(2, kernel - 1 - back);
+    const auto earlier = x.narrow(1, 0, T - back).masked_fill(other.to(x.device()).unsqueeze(1), 0);
+    const auto term = at::constant_pad_nd(earlier, {0, 0, back, 0}) * weight.select(2, kernel - 1 - back).t();
     total = back == 0 ? term : total + term;
   }
-  return T == 0 ? inputs : total;
+  return total;
 }
 
 }  // namespace
@@ -126,16 +172,6 @@ at::Tensor GatedDeltaNetImpl::forward_cached(const at::Tensor& x, DeltaCache& ca
   return run(x, keep, {}, &state);
 }
 
-at::Tensor GatedDeltaNetImpl::convolved(const at::Tensor& inputs, int64_t tokens, const at::Tensor& offsets) {
-  if (inputs.numel() == 0 || tokens == 0) return inputs.narrow(2, 0, tokens);
-  if (offsets.defined()) return convolved_apart(inputs, conv1d->weight, offsets);
-  const bool from_zeros = inputs.size(2) == tokens;
-  const auto read = from_zeros ? inputs : inputs.narrow(2, 1, inputs.size(2) - 1);
-  const std::array<int64_t, 1> padding = {from_zeros ? options.kernel() - 1 : 0}, one = {1};
-  return at::conv1d(read, conv1d->weight, std::optional<at::Tensor>(), one, padding, one, inputs.size(1))
-      .narrow(2, 0, tokens);
-}
-
 at::Tensor GatedDeltaNetImpl::run(const at::Tensor& given, const at::Tensor& given_keep,
                                   const at::Tensor& offsets, DeltaCache::Layer* state) {
   const auto groups = num_key_heads(), in_group = options.num_heads() / groups;
@@ -162,9 +198,15 @@ at::Tensor GatedDeltaNetImpl::run(const at::Tensor& given, const at::Tensor& giv
   }
 
   // The convolution reads the last inputs of the tokens before, or zeros.
-  auto inputs = mixed.transpose(1, 2);
-  if (state) inputs = at::cat({state->conv, inputs}, 2);
-  const auto qkv = at::silu(convolved(inputs, T, offsets)).transpose(1, 2).contiguous();
+  const auto& weight = conv1d->weight;
+  const auto inputs = state ? at::cat({state->conv.transpose(1, 2), mixed}, 1) : mixed;
+  at::Tensor sums = mixed;
+  if (mixed.numel() > 0) {
+    sums = state               ? sums_of_channels(inputs.narrow(1, 1, kernel - 1 + T), weight, 0)
+           : offsets.defined() ? convolved_apart(mixed, weight, offsets)
+                               : CausalConvolution::apply(mixed, weight);
+  }
+  const auto qkv = at::silu(sums).contiguous();
   const auto heads = [&](int64_t first, int64_t count, int64_t features) {
     return split_heads(qkv.narrow(2, first, count * features), count);
   };
@@ -175,7 +217,7 @@ at::Tensor GatedDeltaNetImpl::run(const at::Tensor& given, const at::Tensor& giv
   const auto output = state ? gated_delta_rule_(state->recurrent, q, k, v, gates, betas, call)
                             : gated_delta_rule(q, k, v, gates, betas, call).output;
   if (state) {
-    state->conv.copy_(inputs.narrow(2, T, kernel));
+    state->conv.copy_(inputs.narrow(1, T, kernel).transpose(1, 2));
     state->position += T;
   }
 

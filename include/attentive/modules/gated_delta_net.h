@@ -75,8 +75,6 @@ class GatedDeltaNetImpl : public Module<GatedDeltaNetImpl> {
  private:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(at::Tensor())})
 
-  // The convolution of the last `tokens` of inputs (B, C, tokens), or (B, C, kernel + tokens).
-  at::Tensor convolved(const at::Tensor& inputs, int64_t tokens, const at::Tensor& offsets);
   at::Tensor run(const at::Tensor& x, const at::Tensor& keep, const at::Tensor& offsets,
                  DeltaCache::Layer* state);
 };
