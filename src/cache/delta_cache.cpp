@@ -7,6 +7,7 @@
 
 #include <attentive/cache/delta_cache.h>
 
+#include "cache/saved_state.h"
 #include "core/check.h"
 #include "core/normal_tensors.h"
 
@@ -159,43 +160,22 @@ std::map<std::string, at::Tensor> DeltaCache::tensors() const {
 void DeltaCache::load(const std::map<std::string, at::Tensor>& tensors) {
   const NormalTensorsGuard kept;
   const auto known = this->tensors();
-  for (const auto& item : tensors) {
-    TORCH_CHECK_VALUE(known.count(item.first) || item.first == "padding", kDeltaCache, ": unknown tensor ",
-                      item.first);
-  }
-  const auto find = [&](const std::string& name) {
-    const auto found = tensors.find(name);
-    TORCH_CHECK_VALUE(found != tensors.end(), kDeltaCache, ": missing tensor ", name);
-    check_defined(kDeltaCache, name, found->second);
-    return found->second;
-  };
-  const auto take = [&](const std::string& name, const at::Tensor& like, at::IntArrayRef sizes) {
-    const auto given = find(name);
-    TORCH_CHECK_VALUE(given.sizes() == sizes, kDeltaCache, ": expected ", name, " of shape ",
-                      shape_string(sizes), ", got ", shape_string(given.sizes()));
-    TORCH_CHECK_TYPE(given.scalar_type() == like.scalar_type(), kDeltaCache, ": expected ", name,
-                     " of dtype ", like.scalar_type(), ", got ", given.scalar_type());
-    return given.detach()
-        .to(like.device(), like.scalar_type(), /*non_blocking=*/false, /*copy=*/true)
-        .contiguous();
-  };
-  const auto first = find(name_of(0, "conv"));
+  const SavedState saved(kDeltaCache, tensors, known);
+  const auto& first = saved.find(name_of(0, "conv"));
   TORCH_CHECK_VALUE(first.dim() == 3 && first.size(0) > 0, kDeltaCache, ": expected 0.conv of shape (B, ",
                     options_.conv_dim, ", ", options_.kernel, "), got ", shape_string(first.sizes()));
   const auto batch = first.size(0);
-  const auto counts = at::empty({0}, at::kLong);
-  auto layers = layers_;
-  const auto positions = take("positions", counts, {options_.layers}).to(at::kCPU);
+  const auto positions = saved.positions(options_.layers);
+  auto layers = empty_layers(batch);
   for (size_t n = 0; n < layers.size(); ++n) {
     auto& [conv, recurrent, position] = layers[n];
-    conv = take(name_of(n, "conv"), conv, {batch, options_.conv_dim, options_.kernel});
-    recurrent = take(name_of(n, "recurrent"), recurrent,
-                     {batch, options_.num_heads, options_.key_dim, options_.value_dim});
-    position = positions[static_cast<int64_t>(n)].item<int64_t>();
-    TORCH_CHECK_VALUE(position >= 0, kDeltaCache, ": expected positions >= 0, got ", position);
+    conv.copy_(saved.take(name_of(n, "conv"), conv.scalar_type(), conv.sizes()));
+    recurrent.copy_(saved.take(name_of(n, "recurrent"), recurrent.scalar_type(), recurrent.sizes()));
+    position = positions.const_data_ptr<int64_t>()[n];
   }
   at::Tensor padding;
-  if (tensors.count("padding")) padding = take("padding", counts, {batch}).to(options_.device);
+  if (saved.has("padding"))
+    padding = saved.take("padding", at::kLong, {batch}).to(options_.device, at::kLong, false, /*copy=*/true);
   layers_ = std::move(layers);
   padding_ = std::move(padding);
   options_.batch = batch;

@@ -6,10 +6,12 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/index_select.h>
+#include <ATen/ops/tensor.h>
 #include <c10/util/Exception.h>
 
 #include <attentive/cache/kv_cache.h>
 
+#include "cache/saved_state.h"
 #include "core/autocast_modes.h"
 #include "core/check.h"
 #include "core/normal_tensors.h"
@@ -260,6 +262,54 @@ void KVCache::truncate(int64_t length) {
     layer.begin = std::min(layer.begin, layer.end);  // what is gone was padding
     layer.position = length;
   }
+}
+
+std::map<std::string, at::Tensor> KVCache::tensors() const {
+  std::map<std::string, at::Tensor> result;
+  std::vector<int64_t> positions;
+  for (size_t n = 0; n < layers_.size(); ++n) {
+    const auto& layer = layers_[n];
+    const auto held = [&](const at::Tensor& x) { return x.narrow(2, layer.begin, layer.end - layer.begin); };
+    result[std::to_string(n) + ".k"] = held(layer.k);
+    if (layer.v.defined()) result[std::to_string(n) + ".v"] = held(layer.v);
+    positions.push_back(layer.position);
+  }
+  result["positions"] = at::tensor(positions, at::kLong);
+  if (padding_.defined()) result["padding"] = padding_;
+  return result;
+}
+
+void KVCache::load(const std::map<std::string, at::Tensor>& tensors) {
+  const NormalTensorsGuard kept;
+  const auto known = this->tensors();
+  const SavedState saved(kKVCache, tensors, known);
+  const auto& first = saved.find("0.k");
+  TORCH_CHECK_VALUE(first.dim() == 4 && first.size(0) > 0 && first.size(2) <= slots_, kKVCache,
+                    ": expected 0.k of shape (B, ", options_.num_kv_heads, ", at most ", slots_, ", ",
+                    options_.head_dim, "), got ", shape_string(first.sizes()));
+  const auto batch = first.size(0), stored_tokens = first.size(2);
+  const auto positions = saved.positions(options_.layers);
+  const auto* const position = positions.const_data_ptr<int64_t>();
+  auto layers = empty_layers(batch);
+  for (size_t n = 0; n < layers.size(); ++n) {
+    auto& layer = layers[n];
+    TORCH_CHECK_VALUE(position[n] == position[0] && position[0] >= stored_tokens, kKVCache,
+                      ": expected equal positions of at least ", stored_tokens, ", got ", position[n]);
+    for (const auto& [part, to] : {std::pair(".k", layer.k), std::pair(".v", layer.v)}) {
+      if (!to.defined()) continue;
+      const auto held = to.narrow(2, 0, stored_tokens);
+      held.copy_(saved.take(std::to_string(n) + part, options_.dtype, held.sizes()));
+    }
+    layer.end = stored_tokens;
+    layer.position = position[n];
+  }
+  at::Tensor padding;
+  if (saved.has("padding"))
+    padding = saved.take("padding", at::kLong, {batch}).to(options_.device, at::kLong, false, /*copy=*/true);
+  least_padding_ = padding.defined() ? padding.min().item<int64_t>() : 0;
+  layers_ = std::move(layers);
+  padding_ = std::move(padding);
+  options_.batch = batch;
 }
 
 DenseKVCache::DenseKVCache(KVCacheOptions options, int64_t capacity)

@@ -5,6 +5,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
@@ -372,4 +373,54 @@ TEST_CASE("KVCache holds values that are the first features of the keys", "[kv_c
   DenseKVCache both(small(1), 9);
   CHECK(value_error([&] { return both.append(0, tokens(0, 1)); }) ==
         "KVCache: expected v to be a tensor, got an undefined one");
+}
+
+TEST_CASE("KVCache continues from the tensors that it saved", "[kv_cache]") {
+  for (const int64_t in_keys : {0, 3}) {
+    auto options = small();
+    options.values_in_keys = in_keys;
+    const auto add = [&](KVCache& cache, int64_t first, int64_t count) {
+      std::vector<at::Tensor> held;
+      for (int64_t layer = 0; layer < 2; ++layer) {
+        const auto k = tokens(first, count, layer, cache.options().batch);
+        held.push_back(cache.append(layer, k, in_keys ? at::Tensor() : -k).first.clone());
+      }
+      return at::stack(held);
+    };
+    RingKVCache ring(options, 3, 4);
+    ring.set_padding(at::tensor({1, 0}));
+    add(ring, 0, 4);
+    add(ring, 4, 2);
+    auto saved = ring.tensors();
+    for (auto& [name, tensor] : saved) tensor = tensor.clone();
+    options.batch = 1;
+    RingKVCache other(options, 3, 4);
+    other.load(saved);
+    CHECK(other.options().batch == 2);
+    CHECK(other.position(1) == 6);
+    CHECK(bit_equal(other.padding(), ring.padding()));
+    CHECK(bit_equal(add(other, 6, 1), add(ring, 6, 1)));
+
+    DenseKVCache dense(options, 9);
+    add(dense, 0, 2);
+    const auto unchanged = [&](const std::string& error, const std::string& expected) {
+      CHECK(error == expected);
+      CHECK(dense.position() == 2);
+      CHECK(dense.options().batch == 1);
+    };
+    const auto load = [&](const std::string& name, const at::Tensor& tensor) {
+      auto changed = saved;
+      changed[name] = tensor;
+      return value_error([&] { dense.load(changed); });
+    };
+    unchanged(load("0.k", at::zeros({1, 3, 10, 4})),
+              "KVCache: expected 0.k of shape (B, 3, at most 9, 4), got (1, 3, 10, 4)");
+    unchanged(load("1.k", at::zeros({2, 3, 3, 4})),
+              "KVCache: expected 1.k of shape (2, 3, 4, 4), got (2, 3, 3, 4)");
+    unchanged(load("2.k", at::zeros({2, 3, 4, 4})), "KVCache: unknown tensor 2.k");
+    unchanged(load("positions", at::tensor({6, 7}, at::kLong)),
+              "KVCache: expected equal positions of at least 4, got 7");
+    unchanged(load("positions", at::tensor({3, 3}, at::kLong)),
+              "KVCache: expected equal positions of at least 4, got 3");
+  }
 }

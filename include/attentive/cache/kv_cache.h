@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -83,6 +85,14 @@ class KVCache {
   /// Removes the newest tokens, so that `length` tokens have been seen. Throws c10::ValueError for a length
   /// beyond the tokens seen, if old tokens have already been dropped, or in the middle of a forward pass.
   void truncate(int64_t length);
+
+  /// The stored tokens of all layers and the padding as named tensors, which `save_safetensors` writes: views,
+  /// valid until the next call that changes the cache.
+  std::map<std::string, at::Tensor> tensors() const;
+  /// Takes a copy of what `tensors` returned, between two forward passes, for a cache of the same options but
+  /// for the batch and the capacity. Throws c10::ValueError or c10::TypeError that names a tensor that is
+  /// missing, unknown, too long or of another shape or dtype, and c10::OutOfMemoryError.
+  void load(const std::map<std::string, at::Tensor>& tensors);
 
   const KVCacheOptions& options() const { return options_; }
   /// The number of tokens for which memory is reserved.
