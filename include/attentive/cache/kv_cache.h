@@ -86,8 +86,8 @@ class KVCache {
   /// beyond the tokens seen, if old tokens have already been dropped, or in the middle of a forward pass.
   void truncate(int64_t length);
 
-  /// The stored tokens of all layers and the padding as named tensors, which `save_safetensors` writes: views,
-  /// valid until the next call that changes the cache.
+  /// The stored tokens of all layers and the padding as named tensors, which `save_safetensors` writes. They
+  /// are views, valid until the next call that changes the cache.
   std::map<std::string, at::Tensor> tensors() const;
   /// Takes a copy of what `tensors` returned, between two forward passes, for a cache of the same options but
   /// for the batch and the capacity. Throws c10::ValueError or c10::TypeError that names a tensor that is
