@@ -966,7 +966,8 @@ class Unit:
             raise Refusal(f"{name} of {tree.name} is a Python module", argument, self.loaded.name(path))
         template = ""
         if isinstance(kind, Many) and all(isinstance(k, Module) for k in kind.kinds):
-            template = "" if any(isinstance(n, ast.Name) and n.id == "isinstance" for n in ast.walk(tree)) or owners is not None else f"{name[:1].upper()}{name[1:]}"
+            asks = re.search(r"\bisinstance\(|__class__\.__name__|type\(\w+\)\.__name__|\.apply\(", ast.unparse(tree))  # of any class
+            template = "" if asks or owners is not None else f"{name[:1].upper()}{name[1:]}"
             kind = Module(nn.Module)
         if isinstance(kind, Many):
             raise Refusal(f"{name} of {tree.name} is {names.describe(kind)}; give each a function of its own", argument, self.loaded.name(path))

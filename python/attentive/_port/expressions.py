@@ -359,6 +359,9 @@ class Expressions:
             return self.at(node, modules.attribute, base, "this", name)
         if value is not None and not callable(value) and name not in self.cls.members and not self.unit.assigned(cls, name):
             return self.literal(value, node)
+        if isinstance(value, nn.Module) and not is_own(type(value)) and not list(value.parameters()) and not self.unit.assigned(cls, name):
+            if repr(value) == repr(type(value)()):
+                return modules.construct(type(value), [], {})  # the class's layer, of which each instance gets one
         self.cls.use(name, kind)
         held = self.cls.members.get(name)
         if isinstance(held, Many) and isinstance(kind, Module) and names.holds_container(held):

@@ -1099,7 +1099,8 @@ class Statements:
             self.branch(node, "body")
             self.commented = saved
             del self.narrowed[name], self.renamed[name]
-        if first:
+        if first:  # no module is of these classes
+            self.statements(node.orelse if self.ran(node, "orelse") else [])
             return True
         if node.orelse:
             self.out("} else {")

@@ -599,14 +599,17 @@ def start_layers(net, how="small"):
 
 
 class Scored(nn.Module):
-    """Returns a tuple, of which its caller takes parts."""
+    """Returns a tuple, of which its caller takes parts; its activation is an attribute of the class."""
 
-    def __init__(self, width):
+    usual = nn.SiLU()
+
+    def __init__(self, width, act=True):
         super().__init__()
         self.proj = nn.Linear(width, width)
+        self.act = self.usual if act is True else act if isinstance(act, nn.Module) else nn.Identity()
 
     def forward(self, x):
-        scores = self.proj(x)
+        scores = self.act(self.proj(x))
         return x * scores.sigmoid(), scores
 
 
@@ -624,7 +627,9 @@ class TupleTail(nn.Module):
         self.column = self.made(width)
 
     def start(self, module):
-        if isinstance(module, nn.Conv1d) or isinstance(module, nn.Linear):
+        if isinstance(module, nn.Conv3d):
+            nn.init.zeros_(module.weight)
+        elif isinstance(module, nn.Conv1d) or isinstance(module, nn.Linear):
             nn.init.normal_(module.weight, std=0.2)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
