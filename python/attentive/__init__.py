@@ -3,6 +3,7 @@
 ``attention`` and ``attention_varlen`` compute attention with typed masks and every option, forward and backward. They are
 operators of PyTorch (``torch.ops.attentive``), so ``torch.compile``, ``torch.export`` and AOTInductor take them. ``enable``
 lets ``torch.nn.functional.scaled_dot_product_attention`` run the same kernel in a program that already exists.
+``gated_delta_rule`` is the attention of linear time of Qwen3-Next and Kimi Linear.
 ``attentive.transformers.register`` adds an attention implementation to ``transformers``, and ``attentive.flash_attn`` has the
 functions of flash-attn. ``port`` translates a PyTorch class into C++ for LibTorch, as the command ``attentive-port`` does.
 
@@ -19,6 +20,7 @@ _library.load()
 
 from attentive._mask import Mask  # noqa: E402  the library must be there first
 from attentive.accelerate import SdpaReport, disable, enable, enabled, report, reset_report  # noqa: E402
+from attentive.delta_rule import GatedDeltaRuleResult, gated_delta_rule  # noqa: E402
 from attentive.functional import (  # noqa: E402
     AttentionResult,
     Candidate,
@@ -38,6 +40,7 @@ __all__ = [
     "AttentionResult",
     "Candidate",
     "Explanation",
+    "GatedDeltaRuleResult",
     "Mask",
     "Port",
     "PortError",
@@ -50,6 +53,7 @@ __all__ = [
     "enable",
     "enabled",
     "explain",
+    "gated_delta_rule",
     "merge_attention",
     "port",
     "report",

@@ -6,13 +6,13 @@
 
 #include "core/autocast_modes.h"
 #include "core/check.h"
+#include "functional/gated_delta_rule_check.h"
 #include "kernels/native_cpu/delta_rule.h"
 #include "kernels/reference/delta_rule.h"
 
 namespace attentive {
 namespace {
 
-using kernels::DeltaResult;
 using kernels::DeltaRule;
 using kernels::DeltaTensors;
 
@@ -52,13 +52,9 @@ std::vector<int64_t> read_offsets(const char* caller, const at::Tensor& offsets,
   return result;
 }
 
-// A checked call. Under autocast, q, k and v have its dtype.
-struct CheckedCall {
-  DeltaRule rule;
-  DeltaTensors tensors;
-};
+}  // namespace
 
-CheckedCall checked(const char* caller, DeltaTensors x, const GatedDeltaRuleCall& call) {
+CheckedDeltaRule checked_delta_rule(const char* caller, DeltaTensors x, const GatedDeltaRuleCall& call) {
   check_floating(caller, "q", x.q);
   check_floating(caller, "k", x.k);
   check_floating(caller, "v", x.v);
@@ -116,12 +112,10 @@ CheckedCall checked(const char* caller, DeltaTensors x, const GatedDeltaRuleCall
   return {std::move(rule), std::move(x)};
 }
 
-}  // namespace
-
 GatedDeltaRuleResult gated_delta_rule(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                       const at::Tensor& gate, const at::Tensor& beta,
                                       const GatedDeltaRuleCall& call, const at::Tensor& state) {
-  const auto [rule, tensors] = checked("gated_delta_rule", {q, k, v, gate, beta, state}, call);
+  const auto [rule, tensors] = checked_delta_rule("gated_delta_rule", {q, k, v, gate, beta, state}, call);
   auto [output, last] = kernels::native_cpu::computes_delta_rule(tensors)
                             ? kernels::native_cpu::delta_rule(rule, tensors)
                             : kernels::reference::delta_rule(rule, tensors);
@@ -132,7 +126,7 @@ at::Tensor gated_delta_rule_(at::Tensor& state, const at::Tensor& q, const at::T
                              const at::Tensor& gate, const at::Tensor& beta, const GatedDeltaRuleCall& call) {
   constexpr const char* kCaller = "gated_delta_rule_";
   check_defined(kCaller, "state", state);
-  const auto [rule, tensors] = checked(kCaller, {q, k, v, gate, beta, state}, call);
+  const auto [rule, tensors] = checked_delta_rule(kCaller, {q, k, v, gate, beta, state}, call);
   TORCH_CHECK_VALUE(state.is_contiguous(), kCaller, ": expected state to be contiguous, got strides ",
                     state.strides());
   const at::NoGradGuard no_grad;

@@ -2,6 +2,7 @@
 
 // A call of gated_delta_rule, checked.
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -34,5 +35,12 @@ struct DeltaTensors {
 struct DeltaResult {
   at::Tensor output, state;
 };
+
+/// The gradients of the tensors, in the order of DeltaTensors; those of absent ones are undefined.
+using DeltaGradients = std::array<at::Tensor, 6>;
+
+inline std::array<const at::Tensor*, 6> all_of(const DeltaTensors& x) {
+  return {&x.q, &x.k, &x.v, &x.gate, &x.beta, &x.state};
+}
 
 }  // namespace attentive::kernels

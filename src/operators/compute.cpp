@@ -8,13 +8,11 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/Exception.h>
 
 #include "core/check.h"
@@ -31,23 +29,8 @@ namespace native_cpu = kernels::native_cpu;
 using at::Tensor;
 using kernels::Problem;
 
-// Inside an operator, only the arguments count. The inputs were cast before autograd saw the call; the
-// backward pass may run under another autocast mode. And torch.func.vmap calls an operator for each item with
-// its rules for random operators still set, which crash there.
-struct Inside {
-  const c10::impl::ExcludeDispatchKeyGuard guard{c10::autocast_dispatch_keyset |
-                                                 c10::DispatchKeySet(c10::DispatchKey::FuncTorchVmapMode)};
-};
-
 bool uses_native(const Problem& problem, Backend backend) {
   return (backend == Backend::Auto || backend == Backend::Native) && native_cpu::verdict(problem).can;
-}
-
-// Returns x with the strides of at::empty_like(like), which are those of `like` itself if it has no gaps.
-Tensor laid_like(const Tensor& x, const Tensor& like) {
-  if (like.is_non_overlapping_and_dense() && x.strides() == like.strides()) return x;
-  const auto promised = at::empty_like(like);
-  return x.strides() == promised.strides() ? x : promised.copy_(x);
 }
 
 Tensor state_of(at::Generator generator) {
@@ -118,18 +101,6 @@ Gradients native_gradients(const Problem& problem, const BackwardArguments& argu
                                     native_cpu::incoming_of(incoming, output, problem.weights), wanted);
   return {found.q, found.k, found.v, found.bias, found.alibi_slopes, found.sinks};
 }
-
-// Lets operations of this scope be recorded by autograd, although they run inside an operator.
-class WithAutograd {
- public:
-  WithAutograd()
-      : guard_(keys().included_, keys().excluded_ - c10::autograd_dispatch_keyset_with_ADInplaceOrView) {}
-
- private:
-  static c10::impl::LocalDispatchKeySet keys() { return c10::impl::tls_local_dispatch_key_set(); }
-  c10::impl::ForceDispatchKeyGuard guard_;
-  const at::AutoGradMode grad_mode_{true};
-};
 
 Gradients recomputed_gradients(const char* caller, Problem problem, Backend backend,
                                const BackwardArguments& arguments, const AttentionResult& incoming) {

@@ -6,12 +6,35 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/boxing/KernelFunction.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/core/stack.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include "operators/call_arguments.h"
 
 namespace attentive::operators {
+
+/// Inside an operator, only the arguments count. The inputs were cast before autograd saw the call; the
+/// backward pass may run under another autocast mode. And torch.func.vmap calls an operator for each item with
+/// its rules for random operators still set, which crash there.
+struct Inside {
+  const c10::impl::ExcludeDispatchKeyGuard guard{c10::autocast_dispatch_keyset |
+                                                 c10::DispatchKeySet(c10::DispatchKey::FuncTorchVmapMode)};
+};
+
+/// Lets operations of this scope be recorded by autograd, although they run inside an operator.
+class WithAutograd {
+ public:
+  WithAutograd()
+      : guard_(keys().included_, keys().excluded_ - c10::autograd_dispatch_keyset_with_ADInplaceOrView) {}
+
+ private:
+  static c10::impl::LocalDispatchKeySet keys() { return c10::impl::tls_local_dispatch_key_set(); }
+  c10::impl::ForceDispatchKeyGuard guard_;
+  const at::AutoGradMode grad_mode_{true};
+};
 
 /// Computes a call without autograd.
 Results forward(Kind kind, const CallArguments& call);
@@ -54,6 +77,13 @@ inline at::Tensor output_like(const at::Tensor& q, const at::Tensor& v) {
 /// The place of a result that was not asked for.
 inline at::Tensor nothing(const at::TensorOptions& options) {
   return at::empty({0}, options);
+}
+
+/// Returns x with the strides of at::empty_like(like), which are those of `like` itself if it has no gaps.
+inline at::Tensor laid_like(const at::Tensor& x, const at::Tensor& like) {
+  if (like.is_non_overlapping_and_dense() && x.strides() == like.strides()) return x;
+  const auto promised = at::empty_like(like);
+  return x.strides() == promised.strides() ? x : promised.copy_(x);
 }
 
 /// The dtype of a logsumexp.

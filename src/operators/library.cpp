@@ -14,6 +14,7 @@
 
 #include "operators/call_arguments.h"
 #include "operators/compute.h"
+#include "operators/gated_delta_rule.h"
 
 namespace attentive {
 namespace operators {
@@ -137,6 +138,7 @@ TORCH_LIBRARY(attentive, library) {
   // The second key is that of torch.func.vmap, which needs a rule of its own for lists of tensors.
   for (const auto key : {c10::DispatchKey::CompositeImplicitAutograd, c10::DispatchKey::FuncTorchBatched})
     library.impl("merge_attention", torch::dispatch(key, attentive::operators::merge));
+  attentive::operators::add_gated_delta_rule(library);
   library.def(attentive::operators::explain_schema().c_str());
   library.impl(
       "explain",

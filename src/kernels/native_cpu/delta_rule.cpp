@@ -103,11 +103,18 @@ DeltaResult compute(const DeltaRule& rule, const DeltaTensors& x) {
   return {compute(rule, x, last), last};
 }
 
-// The gradients of the tensors, in the order of DeltaTensors; those of absent ones are undefined.
-using DeltaGradients = std::array<at::Tensor, 6>;
+at::Tensor rows_like(const at::Tensor& gradient, const at::Tensor& x) {
+  const auto same = gradient.to(x.scalar_type());
+  return (same.size(3) <= 1 || same.stride(3) == 1 ? same : same.contiguous()).resolve_neg();
+}
 
-std::array<const at::Tensor*, 6> all_of(const DeltaTensors& x) {
-  return {&x.q, &x.k, &x.v, &x.gate, &x.beta, &x.state};
+// The sum over the value heads of a key head, in their order, whatever the number of threads.
+at::Tensor sum_of_groups(const at::Tensor& x, int64_t groups) {
+  if (groups == 1) return x;
+  const auto parts = x.unflatten(1, {x.size(1) / groups, groups});
+  auto sum = parts.select(2, 0) + parts.select(2, 1);
+  for (int64_t g = 2; g < groups; ++g) sum.add_(parts.select(2, g));
+  return sum;
 }
 
 struct Rule : torch::CustomClassHolder {
@@ -135,88 +142,22 @@ class GatedDeltaRule : public torch::autograd::Function<GatedDeltaRule> {
     const DeltaTensors x{saved[0], saved[1], saved[2], saved[3], saved[4], saved[5]};
     DeltaGradients found;
     if (incoming[0].defined() || incoming[1].defined())
-      found = at::GradMode::is_enabled() ? with_graph(context, rule->numbers, x, incoming)
-                                         : by_kernel(rule->numbers, x, incoming);
+      found = at::GradMode::is_enabled()
+                  ? reference::delta_rule_gradients(rule->numbers, x, needed(context, x),
+                                                    {incoming[0], incoming[1]}, /*create_graph=*/true)
+                  : delta_rule_gradients(rule->numbers, x, {incoming[0], incoming[1]});
     variable_list result(found.begin(), found.end());
     result.emplace_back();  // of `rule`
     return result;
   }
 
  private:
-  // Under create_graph: the kernel records no graph, so the definition is differentiated.
-  static DeltaGradients with_graph(AutogradContext* context, const DeltaRule& rule, const DeltaTensors& saved,
-                                   const variable_list& incoming) {
-    DeltaTensors x = saved;
-    // One tensor may be several inputs; a view of each tells their gradients apart.
-    variable_list leaves;
-    std::vector<size_t> places;
-    const auto some = std::array{&x.q, &x.k, &x.v, &x.gate, &x.beta, &x.state};
-    for (size_t n = 0, input = 0; n < some.size(); ++n) {
-      if (!some[n]->defined() || !context->needs_input_grad(input++)) continue;
-      leaves.push_back(*some[n] = some[n]->view_as(*some[n]));
-      places.push_back(n);
-    }
-    const auto [output, last] = reference::delta_rule(rule, x);
-    variable_list results, gradients;
-    for (const auto& [made, gradient] : {std::pair(output, incoming[0]), std::pair(last, incoming[1])}) {
-      if (!gradient.defined() || !made.requires_grad()) continue;
-      results.push_back(made);
-      gradients.push_back(gradient);
-    }
-    DeltaGradients found;
-    auto computed = results.empty() ? variable_list(leaves.size())
-                                    : torch::autograd::grad(results, leaves, gradients, /*retain_graph=*/true,
-                                                            /*create_graph=*/true, /*allow_unused=*/true);
-    // As the kernel's, gradients of what a result does not depend on are zeros.
-    for (size_t n = 0; n < places.size(); ++n)
-      found[places[n]] = computed[n].defined() ? computed[n] : at::zeros_like(leaves[n]);
-    return found;
-  }
-
-  static DeltaGradients by_kernel(const DeltaRule& rule, const DeltaTensors& given,
-                                  const variable_list& incoming) {
-    const auto x = readable(given);
-    const auto wide = x.v.options().dtype(at::kFloat);
-    const std::array of_keys{x.v.size(0), x.v.size(1), x.v.size(2), x.k.size(3)};
-    const auto like = [](const at::Tensor& some) { return some.defined() ? empty_rows_like(some) : some; };
-    const auto q = advise_huge_pages(at::empty(of_keys, wide)),
-               k = advise_huge_pages(at::empty(of_keys, wide));
-    DeltaGradients found{q, k, like(x.v), like(x.gate), like(x.beta), like(x.state)};
-    const auto grad_output = incoming[0].defined() ? rows_like(incoming[0], x.v) : incoming[0];
-    const auto grad_state = incoming[1].defined() ? incoming[1].contiguous().resolve_neg() : incoming[1];
-    cpu::for_numbers(x.v.scalar_type(), [&](auto number) {
-      using T = decltype(number);
-      cpu::delta_backward<T>(
-          call_of<T>(rule, x),
-          {.output = view<const T>(grad_output),
-           .state = grad_state.defined() ? grad_state.const_data_ptr<float>() : nullptr,
-           .q = view<float>(q),
-           .k = view<float>(k),
-           .v = view<T>(found[2]),
-           .gate = view<float>(found[3]),
-           .beta = view<float>(found[4]),
-           .grad_state = found[5].defined() ? found[5].mutable_data_ptr<float>() : nullptr});
-    });
-    for (size_t n = 0; n < 2; ++n) found[n] = sum_of_groups(found[n], x.groups());
-    const auto all = all_of(given);
-    for (size_t n = 0; n < found.size(); ++n) {
-      if (found[n].defined()) found[n] = found[n].to(all[n]->scalar_type());
-    }
-    return found;
-  }
-
-  static at::Tensor rows_like(const at::Tensor& gradient, const at::Tensor& x) {
-    const auto same = gradient.to(x.scalar_type());
-    return (same.size(3) <= 1 || same.stride(3) == 1 ? same : same.contiguous()).resolve_neg();
-  }
-
-  // The sum over the value heads of a key head, in their order, whatever the number of threads.
-  static at::Tensor sum_of_groups(const at::Tensor& x, int64_t groups) {
-    if (groups == 1) return x;
-    const auto parts = x.unflatten(1, {x.size(1) / groups, groups});
-    auto sum = parts.select(2, 0) + parts.select(2, 1);
-    for (int64_t g = 2; g < groups; ++g) sum.add_(parts.select(2, g));
-    return sum;
+  static std::array<bool, 6> needed(AutogradContext* context, const DeltaTensors& x) {
+    const auto all = all_of(x);
+    std::array<bool, 6> result{};
+    for (size_t n = 0, input = 0; n < all.size(); ++n)
+      result[n] = all[n]->defined() && context->needs_input_grad(input++);
+    return result;
   }
 };
 
@@ -241,6 +182,37 @@ DeltaResult delta_rule(const DeltaRule& rule, const DeltaTensors& x) {
   const auto results = GatedDeltaRule::apply(x.q, x.k, x.v, as_optional(x.gate), as_optional(x.beta),
                                              as_optional(x.state), kept);
   return {results[0], results[1]};
+}
+
+DeltaGradients delta_rule_gradients(const DeltaRule& rule, const DeltaTensors& given,
+                                    const DeltaResult& incoming) {
+  const auto x = readable(given);
+  const auto wide = x.v.options().dtype(at::kFloat);
+  const std::array of_keys{x.v.size(0), x.v.size(1), x.v.size(2), x.k.size(3)};
+  const auto like = [](const at::Tensor& some) { return some.defined() ? empty_rows_like(some) : some; };
+  auto q = advise_huge_pages(at::empty(of_keys, wide)), k = advise_huge_pages(at::empty(of_keys, wide));
+  DeltaGradients found{q, k, like(x.v), like(x.gate), like(x.beta), like(x.state)};
+  const auto grad_output = incoming.output.defined() ? rows_like(incoming.output, x.v) : incoming.output;
+  const auto grad_state =
+      incoming.state.defined() ? incoming.state.contiguous().resolve_neg() : incoming.state;
+  cpu::for_numbers(x.v.scalar_type(), [&](auto number) {
+    using T = decltype(number);
+    cpu::delta_backward<T>(call_of<T>(rule, x),
+                           {.output = view<const T>(grad_output),
+                            .state = grad_state.defined() ? grad_state.const_data_ptr<float>() : nullptr,
+                            .q = view<float>(q),
+                            .k = view<float>(k),
+                            .v = view<T>(found[2]),
+                            .gate = view<float>(found[3]),
+                            .beta = view<float>(found[4]),
+                            .grad_state = found[5].defined() ? found[5].mutable_data_ptr<float>() : nullptr});
+  });
+  for (size_t n = 0; n < 2; ++n) found[n] = sum_of_groups(found[n], x.groups());
+  const auto all = all_of(given);
+  for (size_t n = 0; n < found.size(); ++n) {
+    if (found[n].defined()) found[n] = found[n].to(all[n]->scalar_type());
+  }
+  return found;
 }
 
 at::Tensor delta_rule_in_place(const DeltaRule& rule, const DeltaTensors& x) {

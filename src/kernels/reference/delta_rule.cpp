@@ -14,6 +14,7 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/autograd.h>
 
 namespace attentive::kernels::reference {
 namespace {
@@ -120,6 +121,39 @@ DeltaResult delta_rule(const DeltaRule& rule, const DeltaTensors& tensors) {
     result = {at::cat(outputs, 2), at::cat(states, 0)};
   }
   return {result.output.to(tensors.v.scalar_type()), result.state};
+}
+
+DeltaGradients delta_rule_gradients(const DeltaRule& rule, const DeltaTensors& tensors,
+                                    const std::array<bool, 6>& wanted, const DeltaResult& incoming,
+                                    bool create_graph) {
+  auto x = tensors;
+  // One tensor may be several inputs; a view of each tells their gradients apart.
+  torch::autograd::variable_list leaves;
+  std::vector<size_t> places;
+  const std::array some{&x.q, &x.k, &x.v, &x.gate, &x.beta, &x.state};
+  for (size_t n = 0; n < some.size(); ++n) {
+    if (!some[n]->defined() || !wanted[n]) continue;
+    *some[n] = create_graph && some[n]->requires_grad() ? some[n]->view_as(*some[n])
+                                                        : some[n]->detach().set_requires_grad(true);
+    leaves.push_back(*some[n]);
+    places.push_back(n);
+  }
+  const auto [output, last] = delta_rule(rule, x);
+  torch::autograd::variable_list results, gradients;
+  for (const auto& [made, gradient] : {std::pair(output, incoming.output), std::pair(last, incoming.state)}) {
+    if (!gradient.defined() || !made.requires_grad()) continue;
+    results.push_back(made);
+    gradients.push_back(gradient);
+  }
+  auto computed = results.empty()
+                      ? torch::autograd::variable_list(leaves.size())
+                      : torch::autograd::grad(results, leaves, gradients, /*retain_graph=*/create_graph,
+                                              create_graph, /*allow_unused=*/true);
+  // As the kernel's, gradients of what a result does not depend on are zeros.
+  DeltaGradients found;
+  for (size_t n = 0; n < places.size(); ++n)
+    found[places[n]] = computed[n].defined() ? computed[n] : at::zeros_like(leaves[n]);
+  return found;
 }
 
 }  // namespace attentive::kernels::reference

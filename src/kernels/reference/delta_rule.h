@@ -15,4 +15,10 @@ DeltaResult delta_rule_by_chunks(const DeltaTensors& tensors, bool delta);
 /// A call by operations that autograd records, in every mode and on every device: by tokens if there are few.
 DeltaResult delta_rule(const DeltaRule& rule, const DeltaTensors& tensors);
 
+/// The gradients of a call by autograd, of the wanted tensors that are defined. Those of results that were not
+/// given are undefined in `incoming`. With `create_graph` they can be differentiated again.
+DeltaGradients delta_rule_gradients(const DeltaRule& rule, const DeltaTensors& tensors,
+                                    const std::array<bool, 6>& wanted, const DeltaResult& incoming,
+                                    bool create_graph);
+
 }  // namespace attentive::kernels::reference
