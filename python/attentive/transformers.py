@@ -10,16 +10,21 @@ that "sdpa" would give it: None, or bool (B, 1, L, S) with true where a query ma
 gets the numbers that "eager" adds to its scores. Causal order, windows and padding are stored in O(B S) memory, and the values for
 all pairs are made when a class computes with its mask. Masks of packed sequences, or of the model's own making, have a value for
 every pair from the start.
+
+``register_delta_rule`` gives the gated delta nets of Qwen3-Next and of models like it the kernel of ``gated_delta_rule``.
 """
 
 from __future__ import annotations
 
 import ast
 import functools
+import importlib
 import inspect
 import sys
 import textwrap
+import types
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -27,9 +32,10 @@ from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
 from attentive._mask import Mask
+from attentive.delta_rule import gated_delta_rule
 from attentive.functional import AttentionResult, attention
 
-__all__ = ["attention_forward", "register"]
+__all__ = ["attention_forward", "register", "register_delta_rule"]
 
 
 def register(name: str = "attentive", full_masks: bool = False) -> None:
@@ -330,3 +336,88 @@ def _mask_of_keys(call: dict[str, Any], dtype: torch.dtype) -> Tensor | None:
         return None
     # Without padding, too, the layers of a decoder would take None for a causal mask.
     return _CompactMask(keep, _queries(call)[1], call["kv_length"], dtype, causal=False)
+
+
+_MODEL_TYPES = ("qwen3_next", "qwen3_5", "qwen3_5_moe", "olmo_hybrid", "kimi_linear")
+_DELTA_RULES = (
+    "torch_chunk_gated_delta_rule", "torch_recurrent_gated_delta_rule", "chunk_kimi_delta_attention", "recurrent_kimi_delta_attention",
+)  # fmt: skip
+
+
+def register_delta_rule(*model_types: str) -> None:
+    """Registers layers whose gated delta rule is ``attentive.gated_delta_rule``, with ``register_patch_mapping`` of ``transformers``.
+
+    Afterwards ``from_pretrained`` and ``from_config`` build models with them, and so does a class called inside ``with
+    transformers.monkey_patching.apply_patches()``. A layer is a subclass of that of ``transformers``, with the same parameters,
+    caches and code, in which the chunked and the recurrent function are those of this package. Packed sequences are refused as
+    there. ``model_types``: names of folders of ``transformers.models``; without any, Qwen3-Next, Qwen 3.5, Olmo-hybrid and
+    Kimi Linear. ``unregister_patch_mapping`` of ``transformers`` takes the layers' names away again.
+
+    Raises ImportError where ``transformers`` has no such registry (5.24 has one), and ValueError for a model type without a
+    gated delta rule.
+
+        attentive.transformers.register_delta_rule("qwen3_next")
+        model = AutoModelForCausalLM.from_config(config)
+    """
+    try:
+        from transformers.monkey_patching import register_patch_mapping
+    except ImportError as error:
+        raise ImportError("register_delta_rule needs transformers 5.24 or later: pip install transformers") from error
+
+    layers: dict[str, type] = {}
+    for model_type in model_types or _MODEL_TYPES:
+        name = f"transformers.models.{model_type}.modeling_{model_type}"
+        try:
+            module = importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            raise ValueError(f"register_delta_rule: expected a model type of transformers, got {model_type!r}") from error
+        own = {name: _delta_rule_for(getattr(module, name)) for name in _DELTA_RULES if hasattr(module, name)}
+        found = {
+            kind.__name__: type(kind.__name__, (kind,), {"forward": _with_names(kind.forward, own), "__module__": name})
+            for kind in vars(module).values()
+            if isinstance(kind, type) and kind.__module__ == name and own.keys() & _names_in(kind.__dict__.get("forward"))
+        }
+        if not found:
+            raise ValueError(f"register_delta_rule: expected a model type with a gated delta rule, got {model_type!r}")
+        layers |= found
+    register_patch_mapping(layers, overwrite=True)
+
+
+def _delta_rule_for(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that takes the place of one of ``transformers``, with its arguments."""
+
+    @functools.wraps(theirs)
+    def ours(query, key, value, g, beta, initial_state=None, output_final_state=False, use_qk_l2norm_in_kernel=False, **options):
+        if options.get("cu_seqlens") is not None:  # the convolution before it would mix the sequences
+            return theirs(query, key, value, g=g, beta=beta, initial_state=initial_state, output_final_state=output_final_state,
+                          use_qk_l2norm_in_kernel=use_qk_l2norm_in_kernel, **options)  # fmt: skip
+        q, k, v, gate, beta = (x.transpose(1, 2) for x in (query, key, value, g, beta))
+        wide = torch.float64 if value.dtype is torch.float64 else torch.float32
+        gate, beta, state = (x if x is None else x.to(wide) for x in (gate, beta, initial_state))
+        output, state = gated_delta_rule(q, k, v, gate, beta, state, normalize_eps=1e-6 if use_qk_l2norm_in_kernel else None)
+        return output.transpose(1, 2).contiguous(), state if output_final_state else None
+
+    return ours
+
+
+def _names_in(function: Any) -> set[str]:
+    code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
+    return set(code.co_names) if code is not None else set()
+
+
+def _with_names(function: Any, names: dict[str, Any]) -> Any:
+    """A copy of a function, with the decorators around it, for which some global names mean something else."""
+    inner, scope, cells = getattr(function, "__wrapped__", None), function.__globals__, function.__closure__
+    if inner is None:
+        scope = {**scope, **names}
+    else:
+        copied = _with_names(inner, names)
+        cells = tuple(types.CellType(copied) if cell.cell_contents is inner else cell for cell in cells)
+    made = types.FunctionType(function.__code__, scope, function.__name__, function.__defaults__, cells)
+    made.__kwdefaults__ = function.__kwdefaults__
+    functools.update_wrapper(made, function)
+    if inner is None:
+        del made.__wrapped__
+    else:
+        made.__wrapped__ = copied
+    return made
