@@ -186,7 +186,7 @@ class TestMachinery:
     def test_dynamic_sizes(self):
         torch._dynamo.reset()
         compiled = torch.compile(lambda *x: gated_delta_rule(*x, normalize_eps=1e-6), fullgraph=True, dynamic=True)
-        for length, batch in ((T, 2), (33, 3), (17, 2)):
+        for length, batch in ((T, 5), (33, 3), (17, 7)):  # PyTorch takes sizes that are equal at first for one
             arguments = drawn(length=length, batch=batch)
             want = with_gradients(gated_delta_rule, arguments, normalize_eps=1e-6)
             with torch.compiler.set_stance("default" if length == T else "fail_on_recompile"):

@@ -18,7 +18,7 @@ MODELS = {
     "qwen3_next": ("Qwen3NextConfig", EXPERTS),
     "qwen3_5": ("Qwen3_5TextConfig", {}),
     "olmo_hybrid": ("OlmoHybridConfig", {}),
-    "kimi_linear": ("KimiLinearConfig", dict(kv_lora_rank=16, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=16, num_experts=4,
+    "kimi_linear": ("KimiLinearConfig", dict(layer_types=["linear_attention"] * 3 + ["full_attention"], num_key_value_heads=4, kv_lora_rank=16, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=16, num_experts=4,
                                              num_experts_per_token=2, moe_intermediate_size=32)),
 }  # fmt: skip
 
@@ -44,13 +44,9 @@ def calls(monkeypatch):
 
 def model_of(model_type, dtype=torch.float32):
     name, more = MODELS[model_type]
-    config = getattr(transformers, name)(**COMMON, **more)
+    config = getattr(transformers, name)(**{**COMMON, **more})
     torch.manual_seed(0)
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype)
-    torch.manual_seed(1)
-    for parameter in model.parameters():
-        if parameter.dim() > 1:
-            torch.nn.init.normal_(parameter, std=0.1)
     return model
 
 
