@@ -415,9 +415,4 @@ def _with_names(function: Any, names: dict[str, Any]) -> Any:
         cells = tuple(types.CellType(copied) if cell.cell_contents is inner else cell for cell in cells)
     made = types.FunctionType(function.__code__, scope, function.__name__, function.__defaults__, cells)
     made.__kwdefaults__ = function.__kwdefaults__
-    functools.update_wrapper(made, function)
-    if inner is None:
-        del made.__wrapped__
-    else:
-        made.__wrapped__ = copied
-    return made
+    return functools.update_wrapper(made, function)

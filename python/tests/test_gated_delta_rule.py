@@ -115,6 +115,13 @@ class TestNumbers:
         want = gated_delta_rule(*(x[:, :, 5:] for x in (q, k, v, gate, beta)), normalize_eps=1e-6)[0]
         assert_near([y], [want], 1e-6)
 
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+    def test_no_result_is_an_argument(self, dtype):
+        """An operator returns none, even if no token changes the state."""
+        arguments = drawn(dtype, length=0)
+        found = gated_delta_rule(*arguments)[1]
+        assert found.equal(arguments[5]) and found.data_ptr() != arguments[5].data_ptr()
+
     def test_strides(self):
         """Tensors as ``transformers`` has them, (B, T, H, D)."""
         arguments = drawn()
@@ -122,6 +129,8 @@ class TestNumbers:
         got, want = (with_gradients(gated_delta_rule, x, normalize_eps=1e-6) for x in (turned, arguments))
         for a, b in zip(got, want, strict=True):
             assert a.equal(b)
+        backward = (torch.randn_like(got[0]), None, *turned, None)
+        torch.library.opcheck(OPERATORS.gated_delta_rule_backward.default, backward, test_utils="test_faketensor")
 
 
 class TestTransformers:
@@ -237,8 +246,11 @@ class TestMachinery:
         got, want = (torch.autograd.grad(x.square().sum(), arguments[:5]) for x in (y, want))
         assert_near(got, [2 * x for x in want], 1e-5)
 
-    def test_without_memory(self):
+    @pytest.mark.parametrize("turned", [False, True])
+    def test_without_memory(self, turned):
         arguments, options = call_of("packed")
+        if turned:
+            arguments[:3] = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in arguments[:3])
         want = gated_delta_rule(*arguments, **options)
         meta = gated_delta_rule(*(x.to("meta") for x in arguments), **{**options, "sequence_offsets": torch.empty(4, dtype=torch.int64, device="meta")})
         with torch._subclasses.FakeTensorMode() as mode:

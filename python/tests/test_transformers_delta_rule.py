@@ -97,10 +97,11 @@ def test_generation(model_type, calls):
     ours, theirs = (model.eval() for model in both(model_type))
     ids, mask = ids_of(70), torch.ones(2, 70, dtype=torch.int64)
     mask[0, :5] = 0
-    texts = [
-        model.generate(ids, attention_mask=mask, max_new_tokens=6, min_new_tokens=6, do_sample=False, pad_token_id=0) for model in (ours, theirs)
-    ]
-    assert texts[0].equal(texts[1])
+    options = dict(max_new_tokens=6, min_new_tokens=6, do_sample=False, pad_token_id=0, output_logits=True, return_dict_in_generate=True)
+    got, want = (model.generate(ids, attention_mask=mask, **options) for model in (ours, theirs))
+    assert got.sequences.equal(want.sequences)
+    for a, b in zip(got.logits, want.logits, strict=True):
+        assert_near(a, b, 1e-5)
     assert calls == [70] * 3 + [1] * 15
 
 

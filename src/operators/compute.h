@@ -17,8 +17,8 @@
 namespace attentive::operators {
 
 /// Inside an operator, only the arguments count. The inputs were cast before autograd saw the call; the
-/// backward pass may run under another autocast mode. And torch.func.vmap calls an operator for each item with
-/// its rules for random operators still set, which crash there.
+/// backward pass may run under another autocast mode. And torch.func.vmap calls an operator for each item
+/// with its rules for random operators still set, which crash there.
 struct Inside {
   const c10::impl::ExcludeDispatchKeyGuard guard{c10::autocast_dispatch_keyset |
                                                  c10::DispatchKeySet(c10::DispatchKey::FuncTorchVmapMode)};
