@@ -57,7 +57,8 @@ def gated_delta_rule(
     * ``sequence_offsets``: (N + 1), int64, on the CPU, rising from 0 to T: the batch is one row that packs N sequences, each of
       which begins with its own ``state`` (N, Hv, Dk, Dv).
 
-    Time is O(T). Gradients flow to every tensor, from output and state, and may be differentiated again.
+    Time is O(T). Gradients flow to every tensor, from output and state, and may be differentiated again; those of ``torch.func``
+    are computed by composed chunks, without the kernel.
 
     Raises ValueError, TypeError or NotImplementedError, naming the argument, what was expected and what came. Memory:
     O(B Hv (T (Dk + Dv) + Dk Dv)).
