@@ -36,6 +36,8 @@ const std::map<int, std::string> kFound = {
     {11,
      "the score function does not add the number of the head and the distance (6 queries, 6 keys, heads = 1, "
      "D = 6): element "},
+    {12, "one token does not write beta times its value (T = 1): element "},
+    {13, "the scores of latents are not those of the keys (heads = 1, L = 1): element "},
 };
 
 std::string text_of(const std::string& file) {

@@ -28,7 +28,7 @@ def run(*arguments):
 def main():
     tool = load()
     folders = tool.folders()
-    assert sorted(folders) == list(range(1, 12)), folders
+    assert sorted(folders) == list(range(1, 14)), folders
     for number, folder in folders.items():
         files = {file.name for file in folder.iterdir()}
         assert files == {"README.md", "task.h", "exercise.cpp", "check.cpp"}, (folder, files)
@@ -45,11 +45,11 @@ def main():
     assert "exercises/03_mask_before_softmax/README.md" in report and "masked_fill(later, x)" in report, report
 
     listed = run()
-    assert listed.returncode == 0 and len(listed.stdout.splitlines()) == 11, listed
+    assert listed.returncode == 0 and len(listed.stdout.splitlines()) == 13, listed
     assert "exercises/11_own_score" in listed.stdout, listed
-    for wrong in (["0"], ["12"], ["three"], ["--solve"]):
+    for wrong in (["0"], ["14"], ["three"], ["--solve"]):
         assert run(*wrong).returncode == 2, wrong
-    print("tools/exercise: eleven exercises with three hints each")
+    print("tools/exercise: thirteen exercises with three hints each")
 
 
 main()
