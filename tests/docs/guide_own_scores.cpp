@@ -71,11 +71,13 @@ EXAMPLE(own_score_gallery) {
        {.score = score_mod([](auto s, auto pair) { return sigmoid(s - log(pair.keys)); }),
         .normalise = Normalise::None}},
   };
+  int equal = 0;
   for (const auto& [name, extras] : variants) {
     const auto y = attention(q, k, v, {}, extras).output;
     const auto definition = attention(q, k, v, {.backend = Backend::Reference}, extras).output;
-    std::cout << name << ": equals its definition: " << y.allclose(definition, 1e-4, 1e-5) << "\n";
+    equal += y.allclose(definition, 1e-4, 1e-5);
   }
+  std::cout << equal << " of " << variants.size() << " equal their definitions\n";
 }
 
 EXAMPLE(own_score_learned) {
