@@ -30,12 +30,12 @@ struct GatedDeltaRuleCall {
 /// What `gated_delta_rule` returns.
 struct GatedDeltaRuleResult {
   at::Tensor output;  ///< (B, Hv, T, Dv), in the dtype of v
-  at::Tensor
-      state;  ///< (B, Hv, Dk, Dv), or (N, Hv, Dk, Dv) of packed sequences: after the last token, float32 (float64)
+  /// After the last token: (B, Hv, Dk, Dv), or (N, Hv, Dk, Dv) of packed sequences; float32, or float64.
+  at::Tensor state;
 };
 
-/// The gated delta rule: a state S (Dk, Dv) per head is a memory of keys and values; each token lets it decay,
-/// then corrects what it returns for the token's key.
+/// The gated delta rule: a state S (Dk, Dv) per head is a memory of keys and values; each token lets it
+/// decay, then corrects what it returns for the token's key.
 ///
 ///   S   = exp(gate_t) S                         (with gates per channel: row d of S by exp(gate_t[d]))
 ///   S   = S + beta_t k_t (v_t - S^T k_t)^T      (delta = false: S + beta_t k_t v_t^T)
@@ -44,23 +44,24 @@ struct GatedDeltaRuleResult {
 ///   q, k (B, Hk, T, Dk), v (B, Hv, T, Dv), gate undefined (no decay), (B, Hv, T) or (B, Hv, T, Dk),
 ///   beta undefined (1) or (B, Hv, T), state undefined (zeros) or (B, Hv, Dk, Dv)
 ///
-/// Hv is a multiple of Hk: value head h has query and key head h / (Hv / Hk). Gates are logarithms, at most 0;
-/// -inf forgets everything. Products are computed in chunks of tokens, so that time is O(T). Gradients flow to
-/// every tensor, the initial state's and the final state's among them, and may be differentiated again. Half
-/// dtypes keep the state and every sum in float32.
+/// Hv is a multiple of Hk: value head h has query and key head h / (Hv / Hk). Gates are logarithms, at most
+/// 0; -inf forgets everything. Products are computed in chunks of tokens, so that time is O(T). Gradients
+/// flow to every tensor, the initial state's and the final state's among them, and may be differentiated
+/// again. Half dtypes keep the state and every sum in float32.
 ///
-/// Throws c10::ValueError or c10::TypeError naming the argument: shapes, dtypes and devices that do not match.
-/// Memory: O(B Hv (T (Dk + Dv) + Dk Dv)); the backward pass keeps a state per chunk for one head of a thread.
-/// Source: Yang et al. 2025, "Gated Delta Networks", equation 10; Kimi Team 2025, "Kimi Linear", equation 1.
+/// Throws c10::ValueError or c10::TypeError naming the argument: shapes, dtypes and devices that do not
+/// match. Memory: O(B Hv (T (Dk + Dv) + Dk Dv)); the backward pass keeps a state per chunk for one head of a
+/// thread. Source: Yang et al. 2025, "Gated Delta Networks", equation 10; Kimi Team 2025, "Kimi Linear",
+/// equation 1.
 ///
 ///   auto [output, state] = attentive::gated_delta_rule(q, k, v, gate, beta, {.normalize_eps = 1e-6});
 GatedDeltaRuleResult gated_delta_rule(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                       const at::Tensor& gate = {}, const at::Tensor& beta = {},
                                       const GatedDeltaRuleCall& call = {}, const at::Tensor& state = {});
 
-/// As `gated_delta_rule` without gradients, for decoding: `state` (B, Hv, Dk, Dv), contiguous, float32 (float64
-/// for float64 inputs), is read and then holds the state after the last token. Returns the output. An error
-/// leaves `state` unchanged.
+/// As `gated_delta_rule` without gradients, for decoding: `state` (B, Hv, Dk, Dv), contiguous, float32
+/// (float64 for float64 inputs), is read and then holds the state after the last token. Returns the output.
+/// An error leaves `state` unchanged.
 at::Tensor gated_delta_rule_(at::Tensor& state, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                              const at::Tensor& gate = {}, const at::Tensor& beta = {},
                              const GatedDeltaRuleCall& call = {});

@@ -162,9 +162,9 @@ void channel_block_gradients(const ChannelBlock& b) {
   }
 }
 
-/// Calls work(Sequence<n>, r, rows, c, columns) for tiles of a matrix that are n vectors wide: a few rows at a
-/// time from left to right, so that memory is read in the order of its addresses; or the last rows first, which are
-/// still in the L1 cache after that.
+/// Calls work(Sequence<n>, r, rows, c, columns) for tiles of a matrix that are n vectors wide: a few rows at
+/// a time from left to right, so that memory is read in the order of its addresses; or the last rows first,
+/// which are still in the L1 cache after that.
 template <bool kLastFirst, class Work>
 inline void for_tiles(int64_t rows, int64_t cols, const Work& work) {
   constexpr int kVectors = kSums / 2;

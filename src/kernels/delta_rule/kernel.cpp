@@ -312,7 +312,8 @@ void by_chunks(const Head<T>& head, const Strided<T>& output, float* last) {
     if (any) gemm(chunk.start.part(0, readers), as_rhs(state), rows.part(0, readers), Sums::Continue);
     if (call.delta) chunk.solve(added);
     for (int64_t i = 0; i < n; ++i) elementwise().store_scaled(added.row(i), chunk.beta[i], added.row(i), Dv);
-    // The product multiplies zeros with what later tokens add; NaN and infinity among that must not come through.
+    // The product multiplies zeros with what later tokens add; NaN and infinity among that must not come
+    // through.
     const int64_t step = elementwise().all_finite(Matrix<const float>(added)) ? n : 1;
     for (int64_t i = 0; i < n; i += step)
       gemm(chunk.scores.block(i, step, 0, i + step), as_rhs(added.part(0, i + step)), read.part(i, step),

@@ -12,8 +12,8 @@
 //   O = scale ((b q) S + P U)
 //   S = b_n S + (e k)^T U
 //
-// The backward pass keeps S and X of every chunk of one head, and has, with Y = beta Z and dS that of the state
-// after the chunk:
+// The backward pass keeps S and X of every chunk of one head, and has, with Y = beta Z and dS that of the
+// state after the chunk:
 //
 //   Z  = P^T dO + (e k) dS + N^T Y        the transposed system; Z is the gradient of U
 //   dP = dO U^T,  dN = Y U^T,  d(e k) = U dS^T,  dbeta = rowsum(Z X),  dV = Y

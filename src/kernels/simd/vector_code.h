@@ -1,9 +1,9 @@
 #pragma once
 
-// The vector code of the native kernel: tables of plain functions, one for each of simd/, gemm/,
-// attention/ and delta_rule/, which native_cpu/simd_<set>.cpp fills in for one instruction set and of which one set is chosen
-// at run time. A source that is compiled for a wide set must not include headers with inline code: the linker
-// could keep its copy of an inline function, which then runs on a CPU without that set.
+// The vector code of the native kernel: tables of plain functions, one for each of simd/, gemm/, attention/
+// and delta_rule/, which native_cpu/simd_<set>.cpp fills in for one instruction set and of which one set is
+// chosen at run time. A source that is compiled for a wide set must not include headers with inline code: the
+// linker could keep its copy of an inline function, which then runs on a CPU without that set.
 
 #include "kernels/simd/matrix.h"
 
