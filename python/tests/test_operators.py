@@ -9,6 +9,8 @@ from attentive import Mask, attention, attention_varlen
 
 B, H, HKV, L, S, D = 2, 4, 2, 5, 7, 8
 OPERATORS = torch.ops.attentive
+TORCH_2_7 = torch.__version__.startswith("2.7.")
+needs_packages = pytest.mark.skipif(TORCH_2_7, reason="a package of PyTorch 2.7's AOTInductor loses the operator's integers, and returns None")
 
 
 def qkv(dtype=torch.float32, grad=False, length=L, keys=S):
@@ -354,6 +356,7 @@ class TestDrawingPrograms:
         if grad:
             assert_one_mask(first + 2 * second, inputs[2])
 
+    @pytest.mark.skipif(TORCH_2_7, reason="PyTorch 2.7 orders the draws of a compiled program anew, also under fallback_random")
     @every_drawing_call
     def test_compiled_beside_others(self, call):
         """Under fallback_random, a compiled program has the bits of the eager one, in both passes."""
@@ -397,7 +400,8 @@ class TestDrawingPrograms:
             if budget > 0 and kept:
                 torch.testing.assert_close(torch.autograd.grad(compiled(x), (x, weight)), want)
             else:
-                with pytest.raises(Exception, match="expected activation_memory_budget = 1, or a budget above 0 with"):
+                text = "Observed exception" if TORCH_2_7 else "expected activation_memory_budget = 1, or a budget above 0 with"
+                with pytest.raises(Exception, match=text):
                     compiled(x)
 
     @every_drawing_call
@@ -415,6 +419,7 @@ class TestDrawingPrograms:
         torch.testing.assert_close(y, call(*inputs) + 2 * call(*inputs))
         assert_one_mask(y, inputs[2])
 
+    @needs_packages
     @every_drawing_call
     def test_exported(self, call, tmp_path):
         class Twice(torch.nn.Module):
@@ -459,6 +464,7 @@ class TestExport:
             got, want = program.module()(*arguments), attention(*arguments, causal="bottom_right", logsumexp=True)
             assert got[0].equal(want.output) and got[-1].equal(want.logsumexp)
 
+    @needs_packages
     def test_aotinductor(self, tmp_path):
         package = torch._inductor.aoti_compile_and_package(exported(), package_path=str(tmp_path / "attend.pt2"))
         program = torch._inductor.aoti_load_package(package)

@@ -278,6 +278,8 @@ class Expressions:
             if isinstance(value, types.FunctionType) and self.unit.loaded.definition(value):
                 return self.function_value(value, node)
             return self.literal(value, node)
+        if name in self.displays and isinstance(self.kind(node), Config) and self.function.args.kwarg is not None and name == self.function.args.kwarg.arg:
+            return self.struct_text(self.kind(node), dict(self.displays[name]), node)
         if self.function.args.kwarg is not None and name == self.function.args.kwarg.arg:
             raise Refusal(f"`{name}`, the keywords of {self.function.name}, are read; name the arguments", node)
         raise Refusal(f"the name {name} is not known here", node)
@@ -962,11 +964,11 @@ class Expressions:
                 return self.plain_method(getattr(type(owner.value), function.attr), [function.value, *node.args], node)
         if isinstance(kind, Module):
             return self.call_module(kind, self.code(function), node)
+        if isinstance(kind, Function | Class) and isinstance(function, ast.Call) and getattr(function.func, "id", "") == "getattr":
+            self.operand(function.args[1])  # emits what the name has to be
         if isinstance(kind, Function):
             return self.call_static(kind.function, node)
         if isinstance(kind, Class):
-            if isinstance(function, ast.Call) and getattr(function.func, "id", "") == "getattr":
-                self.operand(function.args[1])  # emits what the name has to be
             return self.call_static(kind.cls, node)
         if kind == kinds.CALLABLE:
             return f"{self.primary(function)}({', '.join(self.code(a) for a in node.args)})"

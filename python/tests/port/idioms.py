@@ -647,3 +647,15 @@ class TupleTail(nn.Module):
         mixed = self.mix(found[0].permute(*order)).permute(*order)
         outputs = (mixed @ self.rows + self.column.mean(),) + found[1:]
         return outputs
+
+
+class KeptKeywords(nn.Module):
+    """Keeps its keywords as a dict, which it reads here and in forward."""
+
+    def __init__(self, **settings):
+        super().__init__()
+        self.settings = settings
+        self.proj = nn.Linear(settings["width"], self.settings["width"])
+
+    def forward(self, x):
+        return self.proj(x) * self.settings["scale"]
