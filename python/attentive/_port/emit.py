@@ -344,9 +344,8 @@ class Translator(Expressions, Statements):
         if parameter.default is None:
             return "{}"
         value = parameter.default
-        if isinstance(value, nn.Module) and not is_own(type(value)) and not list(value.parameters()):
-            if repr(value) == repr(type(value)()):
-                return modules.construct(type(value), [], {})
+        if layer := self.usual_layer(value):
+            return layer
         if inspect.isfunction(value) and parameter.kind == kinds.CALLABLE:
             return self.function_value(value, node)
         return self.literal(parameter.default, node)

@@ -278,9 +278,9 @@ class Expressions:
             if isinstance(value, types.FunctionType) and self.unit.loaded.definition(value):
                 return self.function_value(value, node)
             return self.literal(value, node)
-        if name in self.displays and isinstance(self.kind(node), Config) and self.function.args.kwarg is not None and name == self.function.args.kwarg.arg:
-            return self.struct_text(self.kind(node), dict(self.displays[name]), node)
         if self.function.args.kwarg is not None and name == self.function.args.kwarg.arg:
+            if name in self.displays and isinstance(self.kind(node), Config):
+                return self.struct_text(self.kind(node), dict(self.displays[name]), node)
             raise Refusal(f"`{name}`, the keywords of {self.function.name}, are read; name the arguments", node)
         raise Refusal(f"the name {name} is not known here", node)
 
@@ -361,14 +361,20 @@ class Expressions:
             return self.at(node, modules.attribute, base, "this", name)
         if value is not None and not callable(value) and name not in self.cls.members and not self.unit.assigned(cls, name):
             return self.literal(value, node)
-        if isinstance(value, nn.Module) and not is_own(type(value)) and not list(value.parameters()) and not self.unit.assigned(cls, name):
-            if repr(value) == repr(type(value)()):
-                return modules.construct(type(value), [], {})  # the class's layer, of which each instance gets one
+        if not self.unit.assigned(cls, name) and (layer := self.usual_layer(value)):
+            return layer  # of the class, of which each instance gets one
         self.cls.use(name, kind)
         held = self.cls.members.get(name)
         if isinstance(held, Many) and isinstance(kind, Module) and names.holds_container(held):
             return f"std::dynamic_pointer_cast<{names.implementation(kind)}>({self.member(name)})"
         return self.member(name)
+
+    @staticmethod
+    def usual_layer(value):
+        """The text of a layer of PyTorch's without numbers that its defaults make; None for anything else."""
+        if isinstance(value, nn.Module) and not is_own(type(value)) and not list(value.parameters()) and repr(value) == repr(type(value)()):
+            return modules.construct(type(value), [], {})
+        return None
 
     def module_attribute(self, node, kind):
         name, target = node.attr, self.code(node.value)
@@ -1028,11 +1034,15 @@ class Expressions:
         self.unit.helper("apply_to")
         function = self.static(target)
         if inspect.isfunction(function) and self.unit.loaded.definition(function) and not isinstance(target, ast.Lambda):
-            return f"apply_to(*this, [](torch::nn::Module& module) {{ {self.unit.function(function, node)}(module); }})"
+            return self.apply_function(function, "*this", node)
         if not (isinstance(target, ast.Attribute) and self.is_self(target.value)):
             raise Refusal("apply of anything but a method or a function", node)
         self.unit.need_method(self.cls.cls, target.attr)
         return f"apply_to(*this, [this](torch::nn::Module& module) {{ {names.member(target.attr)}(module); }})"
+
+    def apply_function(self, function, target, node):
+        self.unit.helper("apply_to")
+        return f"apply_to({target}, [](torch::nn::Module& module) {{ {self.unit.function(function, node)}(module); }})"
 
     def module_method(self, node, kind):
         name = node.func.attr
@@ -1049,9 +1059,7 @@ class Expressions:
         if name in ("append", "add_module") and kind.cls in (nn.ModuleList, nn.Sequential):
             return f"{target}->push_back({', '.join(self.code(a) for a in node.args)})"
         if name == "apply" and inspect.isfunction(self.static(node.args[0])):
-            self.unit.helper("apply_to")
-            call = self.unit.function(self.static(node.args[0]), node)
-            return f"apply_to({target if kind.cls is nn.Module else '*' + target}, [](torch::nn::Module& module) {{ {call}(module); }})"
+            return self.apply_function(self.static(node.args[0]), target if kind.cls is nn.Module else f"*{target}", node)
         if name in ("parameters", "buffers", "modules", "children", "flatten_parameters"):
             return f"{target}->{name}()"
         if name in ("double", "float", "half", "bfloat16", "to", "eval", "train", "requires_grad_"):

@@ -1054,8 +1054,7 @@ class Statements:
         return test
 
     def is_switch(self, node):
-        node.test = self.one_isinstance(node.test)
-        test = node.test
+        test = self.one_isinstance(node.test)
         if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
             test = test.values[0]
         if self.name_test(test):
@@ -1072,7 +1071,7 @@ class Statements:
         """`if isinstance(m, nn.Linear): ...` where m is a module of any class."""
         if not self.is_switch(node):
             return False
-        test, further = node.test, []
+        test, further = self.one_isinstance(node.test), []
         if isinstance(test, ast.BoolOp):
             test, further = test.values[0], test.values[1:]
         by_name = self.name_test(test)
