@@ -20,7 +20,7 @@ _library.load()
 
 from attentive._mask import Mask  # noqa: E402  the library must be there first
 from attentive.accelerate import SdpaReport, disable, enable, enabled, report, reset_report  # noqa: E402
-from attentive.delta_rule import GatedDeltaRuleResult, gated_delta_rule  # noqa: E402
+from attentive.delta_rule import GatedDeltaRuleResult, gated_delta_rule, gated_delta_rule_  # noqa: E402
 from attentive.functional import (  # noqa: E402
     AttentionResult,
     Candidate,
@@ -54,6 +54,7 @@ __all__ = [
     "enabled",
     "explain",
     "gated_delta_rule",
+    "gated_delta_rule_",
     "merge_attention",
     "port",
     "report",

@@ -85,6 +85,37 @@ def gated_delta_rule(
     return GatedDeltaRuleResult(*found)
 
 
+def gated_delta_rule_(
+    state: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    gate: Tensor | None = None,
+    beta: Tensor | None = None,
+    *,
+    scale: float | None = None,
+    normalize_eps: float | None = None,
+    delta: bool = True,
+    sequence_offsets: Tensor | None = None,
+) -> Tensor:
+    """``gated_delta_rule`` for decoding: reads ``state`` and leaves the state after the last token in it.
+
+    state (B, Hv, Dk, Dv), contiguous, float32, or float64 for float64 inputs; the other arguments are those of
+    ``gated_delta_rule``. Returns the output (B, Hv, T, Dv), through which no gradient flows. An error leaves ``state`` unchanged.
+    Memory: O(B Hv T Dv).
+
+        y = gated_delta_rule_(state, q, k, v, gate, beta, normalize_eps=1e-6)  # one token: T = 1
+    """
+    if not all(isinstance(x, Tensor) for x in (state, q, k, v)):
+        raise TypeError(
+            f"gated_delta_rule_: expected state, q, k and v to be tensors, got {describe(state)}, {describe(q)}, {describe(k)} and "
+            f"{describe(v)}"
+        )
+    arguments = (state, q, k, v, gate, beta, sequence_offsets)
+    options = {"scale": scale, "normalize_eps": normalize_eps, "delta": delta}
+    return _called("gated_delta_rule_", _operators.gated_delta_rule_, *arguments, **options)
+
+
 def _batched(operator: Any) -> Any:
     """The rule of ``torch.func.vmap`` for an operator of (B, ...) tensors: its dimension is part of B."""
 

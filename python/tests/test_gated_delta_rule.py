@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import attentive
-from attentive import gated_delta_rule
+from attentive import gated_delta_rule, gated_delta_rule_
 
 B, HK, HV, T, DK, DV = 2, 2, 4, 70, 8, 6
 OPERATORS = torch.ops.attentive
@@ -335,5 +335,59 @@ class TestErrors:
             gated_delta_rule(x[0, 0], x, x)
 
 
+class TestInPlace:
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+    def test_equals_gated_delta_rule(self, dtype):
+        for length in (0, 1, 5, T):
+            *x, state = drawn(dtype, length=length)
+            want, last = gated_delta_rule(*x, state, normalize_eps=1e-6)
+            version = state._version
+            got = gated_delta_rule_(state, *x, normalize_eps=1e-6)
+            assert got.dtype is want.dtype and (state._version > version or length == 0)
+            assert_near([got, state], [want, last], 1e-2 if dtype is torch.bfloat16 else 1e-5)
+
+    def test_packed_sequences(self):
+        (*x, state), options = call_of("packed")
+        want, last = gated_delta_rule(*x, state, **options)
+        assert_near([gated_delta_rule_(state, *x, **options), state], [want, last], 1e-5)
+
+    def test_autocast(self):
+        *x, state = drawn()
+        with torch.autocast("cpu", torch.bfloat16):
+            want, last = gated_delta_rule(*x, state)
+            assert_near([gated_delta_rule_(state, *x), state], [want, last], 1e-2)
+        assert want.dtype is torch.bfloat16
+
+    def test_opcheck(self):
+        *x, state = drawn()
+        torch.library.opcheck(OPERATORS.gated_delta_rule_.default, (state, *x))
+
+    def test_compile(self):
+        *x, state = drawn(length=1)
+        want, last = gated_delta_rule(*x, state)
+        assert_near([torch.compile(gated_delta_rule_, fullgraph=True)(state, *x), state], [want, last], 1e-5)
+
+    def test_errors(self):
+        *x, state = drawn()
+        kept = state.clone()
+        turned = state.transpose(2, 3).contiguous().transpose(2, 3)
+        for change, error, message in (
+            ({"state": None}, TypeError, "gated_delta_rule_: expected state, q, k and v to be tensors, got None"),
+            ({"state": state[:1]}, ValueError, r"gated_delta_rule_: expected state as a matrix per head of shape \(2, 4, 8, 6\)"),
+            ({"state": turned}, ValueError, "gated_delta_rule_: expected state to be contiguous"),
+            ({"state": state.double()}, TypeError, "gated_delta_rule_: expected state of dtype Float, got Double"),
+            ({"beta": torch.ones(B, HV)}, ValueError, "gated_delta_rule_: expected beta as a number per token"),
+        ):
+            with pytest.raises(error, match=message):
+                gated_delta_rule_(**{**dict(zip(NAMES, (*x, state), strict=True)), **change})
+        assert torch.equal(state, kept)
+
+    def test_refuses_a_backward_pass(self):
+        *x, state = drawn()
+        y = gated_delta_rule_(state, x[0].requires_grad_(), *x[1:])
+        with pytest.raises(RuntimeError, match="derivative for attentive::gated_delta_rule_ is not implemented"):
+            y.sum().backward()
+
+
 def test_is_listed():
-    assert {"gated_delta_rule", "GatedDeltaRuleResult"} <= set(attentive.__all__)
+    assert {"gated_delta_rule", "gated_delta_rule_", "GatedDeltaRuleResult"} <= set(attentive.__all__)

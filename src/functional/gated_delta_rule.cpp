@@ -130,6 +130,7 @@ at::Tensor gated_delta_rule_(at::Tensor& state, const at::Tensor& q, const at::T
   TORCH_CHECK_VALUE(state.is_contiguous(), kCaller, ": expected state to be contiguous, got strides ",
                     state.strides());
   const at::NoGradGuard no_grad;
+  state.unsafeGetTensorImpl()->bump_version();  // first, since it may refuse; an operator's copy_ counts none
   if (kernels::native_cpu::computes_delta_rule(tensors) && !state.is_neg())
     return kernels::native_cpu::delta_rule_in_place(rule, tensors);
   auto [output, last] = kernels::reference::delta_rule(rule, tensors);

@@ -14,6 +14,7 @@
 #include <ATen/functorch/TensorWrapper.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "core/autocast_modes.h"
@@ -43,6 +44,10 @@ constexpr const char* kDeltaForward =
     "state=None, "
     "Tensor? sequence_offsets=None, *, float? scale=None, float? normalize_eps=None, bool delta=True) -> "
     "(Tensor output, Tensor last_state)";
+constexpr const char* kDeltaInPlace =
+    "gated_delta_rule_(Tensor(a!) state, Tensor q, Tensor k, Tensor v, Tensor? gate=None, Tensor? beta=None, "
+    "Tensor? sequence_offsets=None, *, float? scale=None, float? normalize_eps=None, bool delta=True) -> "
+    "Tensor";
 constexpr const char* kDeltaBackward =
     "gated_delta_rule_backward(Tensor? grad_output, Tensor? grad_last_state, Tensor q, Tensor k, Tensor v, "
     "Tensor? gate=None, Tensor? beta=None, Tensor? state=None, Tensor? sequence_offsets=None, *, "
@@ -65,14 +70,16 @@ Tensor pop_delta_tensor(Stack& stack) {
   return value.isNone() ? Tensor() : std::move(value).toTensor();
 }
 
-DeltaCall pop_delta_call(Stack& stack) {
+DeltaCall pop_delta_call(Stack& stack, bool state_first = false) {
   DeltaCall call;
+  auto& [q, k, v, gate, beta, state] = call.x;
   call.numbers.delta = torch::jit::pop(stack).toBool();
   call.numbers.normalize_eps = torch::jit::pop(stack).toOptional<double>();
   call.numbers.scale = torch::jit::pop(stack).toOptional<double>();
   call.numbers.sequence_offsets = pop_delta_tensor(stack);
-  for (auto* some : {&call.x.state, &call.x.beta, &call.x.gate, &call.x.v, &call.x.k, &call.x.q})
-    *some = pop_delta_tensor(stack);
+  if (!state_first) state = pop_delta_tensor(stack);
+  for (auto* some : {&beta, &gate, &v, &k, &q}) *some = pop_delta_tensor(stack);
+  if (state_first) state = pop_delta_tensor(stack);
   return call;
 }
 
@@ -82,10 +89,12 @@ DeltaBackwardCall pop_delta_backward_call(Stack& stack) {
   return {{std::move(output), std::move(state)}, std::move(call)};
 }
 
-void push(const DeltaCall& call, Stack& stack) {
+void push(const DeltaCall& call, Stack& stack, bool state_first = false) {
   const auto& [x, numbers] = call;
-  torch::jit::push(stack, x.q, x.k, x.v, as_optional(x.gate), as_optional(x.beta), as_optional(x.state),
-                   as_optional(numbers.sequence_offsets), numbers.scale, numbers.normalize_eps,
+  if (state_first) torch::jit::push(stack, x.state);
+  torch::jit::push(stack, x.q, x.k, x.v, as_optional(x.gate), as_optional(x.beta));
+  if (!state_first) torch::jit::push(stack, as_optional(x.state));
+  torch::jit::push(stack, as_optional(numbers.sequence_offsets), numbers.scale, numbers.normalize_eps,
                    numbers.delta);
 }
 
@@ -104,6 +113,13 @@ void delta_forward(const c10::OperatorHandle& /*op*/, Stack* stack) {
   // An operator returns no argument.
   if (x.state.defined() && state.is_alias_of(x.state)) state = state.clone();
   torch::jit::push(*stack, laid_like(output, x.v), state.contiguous());
+}
+
+void delta_in_place(const c10::OperatorHandle& /*op*/, Stack* stack) {
+  auto [x, numbers] = pop_delta_call(*stack, /*state_first=*/true);
+  const Inside inside;
+  const auto output = gated_delta_rule_(x.state, x.q, x.k, x.v, x.gate, x.beta, numbers);
+  torch::jit::push(*stack, laid_like(output, x.v));
 }
 
 void push_delta_gradients(const DeltaGradients& found, const DeltaTensors& x, Stack& stack) {
@@ -146,6 +162,12 @@ void delta_forward_shapes(const c10::OperatorHandle& /*op*/, Stack* stack) {
   torch::jit::push(*stack, at::empty_like(x.v),
                    at::empty_symint({sequences, x.v.sym_size(1), x.k.sym_size(3), x.v.sym_size(3)},
                                     x.v.options().dtype(x.sums())));
+}
+
+void delta_in_place_shapes(const c10::OperatorHandle& /*op*/, Stack* stack) {
+  const auto call = pop_delta_call(*stack, /*state_first=*/true);
+  check_delta_ranks(call.x);
+  torch::jit::push(*stack, at::empty_like(call.x.v));
 }
 
 void delta_backward_shapes(const c10::OperatorHandle& /*op*/, Stack* stack) {
@@ -261,13 +283,14 @@ void delta_backward_with_autograd(const c10::OperatorHandle& op, Stack* stack) {
     torch::jit::push(*stack, gradient.defined() ? gradient : nothing(x.q.options()));
 }
 
-void delta_forward_with_autocast(const c10::OperatorHandle& op, Stack* stack) {
-  auto call = pop_delta_call(*stack);
+template <bool kInPlace>
+void delta_with_autocast(const c10::OperatorHandle& op, Stack* stack) {
+  auto call = pop_delta_call(*stack, kInPlace);
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   const auto device = call.x.q.device().type();
   const auto type = at::autocast::get_autocast_dtype(device);
   for (auto* some : {&call.x.q, &call.x.k, &call.x.v}) *some = at::autocast::cached_cast(type, *some, device);
-  push(call, *stack);
+  push(call, *stack, kInPlace);
   op.callBoxed(stack);
 }
 
@@ -279,19 +302,27 @@ void add_gated_delta_rule(torch::Library& library) {
   const auto boxed = [&]<auto kKernel>(const char* name, DispatchKey key) {
     library.impl(name, torch::dispatch(key, torch::CppFunction::makeFromBoxedFunction<kKernel>()));
   };
-  const char* const of_it = "gated_delta_rule_backward";
+  const char *const of_it = "gated_delta_rule_backward", *const in_place = "gated_delta_rule_";
   library.def(kDeltaForward, pure);
+  library.def(kDeltaInPlace, pure);
   library.def(kDeltaBackward, pure);
   for (const auto key : {DispatchKey::CPU, DispatchKey::CUDA}) {
     boxed.template operator()<&delta_forward>(kGatedDeltaRule, key);
     boxed.template operator()<&delta_backward>(of_it, key);
+    boxed.template operator()<&delta_in_place>(in_place, key);
   }
+  // Refuses a backward pass.
+  library.impl(in_place,
+               torch::dispatch(DispatchKey::Autograd, torch::autograd::autogradNotImplementedFallback()));
   boxed.template operator()<&delta_forward_shapes>(kGatedDeltaRule, DispatchKey::Meta);
   boxed.template operator()<&delta_backward_shapes>(of_it, DispatchKey::Meta);
+  boxed.template operator()<&delta_in_place_shapes>(in_place, DispatchKey::Meta);
   boxed.template operator()<&delta_forward_with_autograd>(kGatedDeltaRule, DispatchKey::Autograd);
   boxed.template operator()<&delta_backward_with_autograd>(of_it, DispatchKey::Autograd);
-  for (const auto key : {DispatchKey::AutocastCPU, DispatchKey::AutocastCUDA})
-    boxed.template operator()<&delta_forward_with_autocast>(kGatedDeltaRule, key);
+  for (const auto key : {DispatchKey::AutocastCPU, DispatchKey::AutocastCUDA}) {
+    boxed.template operator()<&delta_with_autocast<false>>(kGatedDeltaRule, key);
+    boxed.template operator()<&delta_with_autocast<true>>(in_place, key);
+  }
 }
 
 }  // namespace attentive::operators

@@ -2,6 +2,7 @@
 
 #include "support/errors.h"
 
+#include <ATen/ops/equal.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/randperm.h>
 #include <ATen/ops/tensor.h>
@@ -11,6 +12,7 @@
 #include <catch2/generators/catch_generators_range.hpp>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "operators/compute.h"
 #include "operators/operator_calls.h"
 #include "support/autocast.h"
 #include "support/compare.h"
@@ -174,6 +176,21 @@ TEST_CASE("operators know the shapes of their results for every rank and layout"
   call.extras.weights = Weights::Clean;
   call.extras.logsumexp = true;
   check_both(call);
+}
+
+TEST_CASE("a result is copied only if its numbers lie otherwise than promised", "[operators][shapes]") {
+  const auto heads_inside = [](int64_t batch) { return at::randn({batch, 5, 4, 8}).transpose(1, 2); };
+  const auto batch = GENERATE(int64_t{1}, int64_t{3});
+  const auto like = heads_inside(batch), same = heads_inside(batch), other = at::randn(like.sizes());
+  CHECK(operators::laid_like(same, like).data_ptr() == same.data_ptr());
+  const auto copy = operators::laid_like(other, like);
+  CHECK(copy.strides() == like.strides());
+  CHECK(at::equal(copy, other));
+  // A stride of a dimension of one item may be any number.
+  const auto one = heads_inside(1), odd = one.as_strided(one.sizes(), {7, 8, 32, 1});
+  const auto view = operators::laid_like(odd, one);
+  CHECK(view.data_ptr() == odd.data_ptr());
+  CHECK(view.strides() == one.strides());
 }
 
 TEST_CASE("the packed operators know the shapes of their results", "[operators][shapes]") {

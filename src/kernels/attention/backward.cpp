@@ -433,6 +433,11 @@ class Backward : BackwardHeads<Stored, T> {
       if (tile.after.last_of_keys) {
         prefetch_to_write(t_.grad_k.at(head.b, head.hkv, j), call_.D);
         prefetch_to_write(t_.grad_v.at(head.b, head.hkv, j), call_.Dv);
+        const auto& next = tile.after.pairs;  // of the next block of keys
+        if (in_block < next.keys && next.queries > 0) {
+          prefetch_row(t_.k.at(head.b, head.hkv, next.j0 + in_block), 1, call_.D);
+          prefetch_row(t_.v.at(head.b, head.hkv, next.j0 + in_block), 1, call_.Dv);
+        }
       }
       rows_code().gradient_row(row);
     }

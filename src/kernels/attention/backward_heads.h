@@ -167,19 +167,23 @@ class BackwardHeads {
     const int64_t i0 = panel * tiles_.queries, rows = std::min(tiles_.queries, call_.L - i0);
     const auto q = rows_of(t_.q, head.b, head.h, i0, rows, call_.D);
     const auto grad = rows_of(t_.grad_output, head.b, head.h, i0, rows, call_.Dv);
+    // Rows of the next panel, which may lie far apart.
+    for (int64_t i = i0 + rows; i < std::min(i0 + 2 * rows, call_.L); ++i) {
+      prefetch_row(t_.q.at(head.b, head.h, i), 1, call_.D);
+      prefetch_row(t_.grad_output.at(head.b, head.h, i), 1, call_.Dv);
+      prefetch_row(t_.output.at(head.b, head.h, i), 1, call_.Dv);
+    }
     pack_transposed(q, q_transposed(head, panel));
     pack_transposed(grad, grad_transposed(head, panel));
     pack_panel(q, q_rows(head, panel));
     pack_panel(grad, grad_rows(head, panel));
 
     const int64_t offset = call_.row_index(head.b, head.h, i0);
-    constexpr int64_t kRowsAhead = 8;  // rows of the output, which may lie far apart
     for (int64_t r = 0; r < tiles_.queries; ++r) {
       *maximum(head, i0 + r) = r < rows ? t_.statistics.maximum[offset + r] : 0.0f;
       *log_total(head, i0 + r) = r < rows ? t_.statistics.log_total[offset + r] * kLog2e : kInfinity;
       *delta(head, i0 + r) = 0.0f;
       if (r >= rows) continue;
-      if (r + kRowsAhead < rows) prefetch_row(t_.output.at(head.b, head.h, i0 + r + kRowsAhead), 1, call_.Dv);
       // δ = rowsum(dO ∘ O), and the row's part of rowsum(dW ∘ W)
       float dot = elementwise().dot(t_.output.at(head.b, head.h, i0 + r), grad.row(r), call_.Dv);
       if (t_.weight_dots) dot += t_.weight_dots[offset + r];

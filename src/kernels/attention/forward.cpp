@@ -68,6 +68,11 @@ class PackedKeys {
   void pack(int64_t b, int64_t hkv, int64_t block, const Head& head) const {
     const int64_t from = block * kPackedAtATime, keys = std::min(kPackedAtATime, call_.S - from);
     for (int64_t j = from; j < from + keys; j += width_) {
+      // Rows that are read next, which may lie far apart.
+      for (int64_t next = j; next < std::min(j + width_, call_.S); ++next) {
+        prefetch_row(t_.v.at(b, hkv, next), 1, call_.Dv);
+        if (next + width_ < call_.S) prefetch_row(t_.k.at(b, hkv, next + width_), 1, call_.D);
+      }
       pack_transposed(rows_of(t_.k, b, hkv, j, std::min(width_, from + keys - j), call_.D), panel(head, j));
     }
     const auto v = rows_of(t_.v, b, hkv, from, keys, call_.Dv);

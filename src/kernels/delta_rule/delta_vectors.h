@@ -184,9 +184,17 @@ inline int64_t rest(int64_t columns, int x) {
   return kVectors > 1 ? kWidth : columns - x * kWidth;
 }
 
+/// Asks for the part of a row of another state. Each of the two passes over a state asks for every second row of
+/// the next one, so that memory is never idle.
 template <int kVectors>
-inline void look_up_block(const Matrix<const float>& state, const float* k, const float* q, float* found,
-                          float* read) {
+inline void ask_for_row(const float* row) {
+  constexpr int kOfLine = kLine<float> / kWidth;
+  for (int x = 0; x < kVectors; x += kOfLine) __builtin_prefetch(row + x * kWidth, 0, 2);
+}
+
+template <int kVectors>
+inline void look_up_block(const Matrix<const float>& state, const float* k, const float* q, const float* next,
+                          float* found, float* read) {
   const int64_t rows = state.rows, columns = state.cols, stride = state.stride;
   const float* const from = state.data;
   Vec by_k[kVectors], by_q[kVectors];
@@ -195,6 +203,7 @@ inline void look_up_block(const Matrix<const float>& state, const float* k, cons
     by_q[x] = load_part(read + x * kWidth, rest<kVectors>(columns, x));
   }
   for (int64_t r = 0; r < rows; ++r) {
+    if (next && r % 2 == 0) ask_for_row<kVectors>(next + r * stride);
     for (int x = 0; x < kVectors; ++x) {
       const Vec numbers = load_part(from + r * stride + x * kWidth, rest<kVectors>(columns, x));
       by_k[x] += k[r] * numbers;
@@ -207,7 +216,8 @@ inline void look_up_block(const Matrix<const float>& state, const float* k, cons
   }
 }
 
-void look_up(const Matrix<const float>& state, const float* k, const float* q, float* found, float* read) {
+void look_up(const Matrix<const float>& state, const float* k, const float* q, const float* next,
+             float* found, float* read) {
   for (int64_t c = 0; c < state.cols; c += kWidth) {
     store_part(found + c, all(0.0f), state.cols - c);
     store_part(read + c, all(0.0f), state.cols - c);
@@ -215,7 +225,8 @@ void look_up(const Matrix<const float>& state, const float* k, const float* q, f
   for_tiles<false>(
       state.rows, state.cols,
       [=]<int kVectors>(Sequence<kVectors>, int64_t r, int64_t rows, int64_t c, int64_t columns) {
-        look_up_block<kVectors>(state.block(r, rows, c, columns), k + r, q + r, found + c, read + c);
+        look_up_block<kVectors>(state.block(r, rows, c, columns), k + r, q + r,
+                                next ? next + r * state.stride + c : nullptr, found + c, read + c);
       });
 }
 
@@ -223,7 +234,6 @@ void look_up(const Matrix<const float>& state, const float* k, const float* q, f
 template <int kVectors>
 inline void update_block(const Matrix<const float>& state, const float* factors, const float* k,
                          const float* change, const float* next, const Matrix<float>& to) {
-  constexpr int kOfLine = kLine<float> / kWidth;
   const int64_t rows = state.rows, columns = state.cols, stride = state.stride, to_stride = to.stride;
   const float* const from = state.data;
   float* const out = to.data;
@@ -231,8 +241,8 @@ inline void update_block(const Matrix<const float>& state, const float* factors,
   for (int x = 0; x < kVectors; ++x) of_row[x] = load_part(change + x * kWidth, rest<kVectors>(columns, x));
   for (int64_t r = 0; r < rows; ++r) {
     const float factor = factors[r], key = k[r];  // the stores could change them
+    if (next && r % 2 == 1) ask_for_row<kVectors>(next + r * stride);
     for (int x = 0; x < kVectors; ++x) {
-      if (next && x % kOfLine == 0) __builtin_prefetch(next + r * stride + x * kWidth, 0, 2);
       const Vec numbers = load_part(from + r * stride + x * kWidth, rest<kVectors>(columns, x));
       store_part(out + r * to_stride + x * kWidth, numbers * factor + of_row[x] * key,
                  rest<kVectors>(columns, x));

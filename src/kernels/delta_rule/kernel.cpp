@@ -264,7 +264,8 @@ void by_tokens(const Head<T>& head, int64_t column, int64_t columns, const Strid
       copy(from, decayed, Dk);
       elementwise().multiply_by(factors, decayed, Dk);
     }
-    delta_functions().look_up(state, start_k, start_q, found, read);
+    const float* const asked = t + 1 < head.length ? nullptr : next;
+    delta_functions().look_up(state, start_k, start_q, asked, found, read);
     const T* const value = call.v.at(head.item, head.head, head.first + t) + column;
     elementwise().convert(value, change, columns);
     const float beta = head.beta(t), along = elementwise().dot(q, k, Dk);
@@ -272,7 +273,7 @@ void by_tokens(const Head<T>& head, int64_t column, int64_t columns, const Strid
       change[c] = beta * (change[c] - (call.delta ? found[c] : 0.0f));
       read[c] += along * change[c];
     }
-    delta_functions().update(state, factors, k, change, t + 1 < head.length ? nullptr : next, to);
+    delta_functions().update(state, factors, k, change, asked, to);
     elementwise().store_scaled(read, call.scale, output.at(head.item, head.head, head.first + t) + column,
                                columns);
   }

@@ -71,19 +71,18 @@ void pack_transposed(const Matrix<const Stored>& rows, const Rhs<T>& to) {
   products().pack_transposed(rows, to);
 }
 
-/// Returns these rows as an lhs. bfloat16 rows are used in place if their number of columns is even;
-/// otherwise they are copied into `buffer` with a zero at the end. Float rows that are not contiguous are
-/// copied as well, because each would touch a different page in the inner loop.
+/// Returns these rows as an lhs: in place if they are contiguous, otherwise as a copy in `buffer`, since each
+/// would touch a different page in the inner loop. An odd number of columns of bfloat16 gets a zero at the end.
 template <class T, class Stored>
 Matrix<const T> lhs_of(const Matrix<const Stored>& rows, T* buffer) {
   if constexpr (std::is_same_v<T, Stored>) {
-    if (kIsBf16<T> ? rows.cols % 2 == 0 : rows.stride == rows.cols) return rows;
+    if (rows.stride == rows.cols && inner<T>(rows.cols) == rows.cols) return rows;
   }
   const Matrix<T> copy{buffer, rows.rows, inner<T>(rows.cols), inner<T>(rows.cols)};
   if constexpr (kIsBf16<T>) {
     for (int64_t r = 0; r < rows.rows; ++r) {
       std::memcpy(copy.row(r), rows.row(r), static_cast<size_t>(rows.cols) * sizeof(T));
-      copy.row(r)[rows.cols] = 0;
+      if (copy.cols > rows.cols) copy.row(r)[rows.cols] = 0;
     }
   } else {
     products().pack_rows(rows, Rhs<T>{buffer, copy.rows, copy.cols, copy.stride});

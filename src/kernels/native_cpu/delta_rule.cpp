@@ -216,7 +216,6 @@ DeltaGradients delta_rule_gradients(const DeltaRule& rule, const DeltaTensors& g
 }
 
 at::Tensor delta_rule_in_place(const DeltaRule& rule, const DeltaTensors& x) {
-  x.state.unsafeGetTensorImpl()->bump_version();  // first, since it may refuse
   return compute(rule, x, x.state);
 }
 
