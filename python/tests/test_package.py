@@ -36,7 +36,6 @@ class Model(torch.nn.Module):
         return y, y.transpose(1, 2).flatten(2)
 
 
-@pytest.mark.skipif(torch.__version__.startswith("2.7."), reason="a package of PyTorch 2.7's AOTInductor loses the operator's integers, and returns None")
 def test_program_runs_an_aotinductor_package(tmp_path):
     count = torch.Size(SIZES).numel()
     arguments = [torch.arange(count, dtype=torch.float64).mul(step).sin().reshape(SIZES).float() for step in (0.11, 0.17, 0.23)]

@@ -1,6 +1,7 @@
 #include "operators/call_arguments.h"
 
 #include <concepts>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <type_traits>
@@ -103,7 +104,7 @@ constexpr std::string_view kMasks =
     "Tensor? query_lengths=None, ";
 constexpr std::string_view kOptions =
     "Tensor? alibi_slopes=None, Tensor? sinks=None, float? scale=None, str causal=\"none\", "
-    "int window_left=-1, int window_right=-1, str align=\"bottom_right\", float? softcap=None, "
+    "int? window_left=None, int? window_right=None, str align=\"bottom_right\", float? softcap=None, "
     "bool softmax_plus_one=False, float dropout_p=0.0, str dropout_stream=\"any\", Tensor? dropout_key=None, "
     "str backend=\"auto\"";
 constexpr std::string_view kWhichWeights = ", str weights=\"none\"";
@@ -134,8 +135,15 @@ void visit_options(Kind kind, Stream& stream, Call& call) {
   Causal causal = options.causal;
   stream.named("causal", kCausals, causal);
   if constexpr (!std::is_const_v<Call>) options.causal = causal;
-  stream.value(options.window.left);
-  stream.value(options.window.right);
+  // Not -1 by default: a package of PyTorch 2.7's AOTInductor is wrong about integers that are left out.
+  const auto side = [&](auto& keys) {
+    std::optional<int64_t> given;
+    if (keys != Window{}.left) given = keys;
+    stream.value(given);
+    if constexpr (!std::is_const_v<Call>) keys = given.value_or(Window{}.left);
+  };
+  side(options.window.left);
+  side(options.window.right);
   stream.named("align", kAligns, options.align);
   stream.value(options.softcap);
   stream.value(options.softmax_plus_one);
