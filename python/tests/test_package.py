@@ -45,6 +45,8 @@ def test_program_runs_an_aotinductor_package(tmp_path):
     program, configured = built(tmp_path / "build")
     # The LibTorch is the one in the folder beside the package.
     assert f"from the Python packages with attentive: {Path(torch.__file__).resolve().parent}" in configured
+    if torch.__version__.startswith("2.7.") and "NVIDIA libraries incomplete" in configured:
+        pytest.skip("a package of PyTorch 2.7 loads libtorch.so, which needs NVIDIA libraries that are not installed")
     done = subprocess.run([program, package, *map(str, SIZES)], capture_output=True, text=True)
     assert done.returncode == 0, configured + done.stderr
     for line, want in zip(done.stdout.splitlines(), Model()(*arguments), strict=True):
