@@ -79,8 +79,8 @@ inline at::Tensor nothing(const at::TensorOptions& options) {
   return at::empty({0}, options);
 }
 
-/// Returns x with the strides of at::empty_like(like), which are those of `like` itself if it has no gaps. The
-/// stride of a dimension of one item says nothing about memory, so that it alone is no reason to copy.
+/// Returns x with the strides of at::empty_like(like), which are those of `like` itself if it has no gaps.
+/// The stride of a dimension of one item says nothing about memory, so that it alone is no reason to copy.
 inline at::Tensor laid_like(const at::Tensor& x, const at::Tensor& like) {
   const auto promised = like.is_non_overlapping_and_dense() ? like : at::empty_like(like);
   bool same = true;

@@ -14,7 +14,6 @@
 #include <ATen/functorch/TensorWrapper.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "core/autocast_modes.h"
@@ -269,6 +268,11 @@ void delta_forward_with_autograd(const c10::OperatorHandle& op, Stack* stack) {
   torch::jit::push(*stack, results[0], results[1]);
 }
 
+void delta_in_place_without_autograd(const c10::OperatorHandle& op, Stack* stack) {
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  op.callBoxed(*stack);
+}
+
 void delta_backward_with_autograd(const c10::OperatorHandle& op, Stack* stack) {
   const auto arguments = pop_delta_backward_call(*stack);
   const auto& [incoming, call] = arguments;
@@ -311,9 +315,7 @@ void add_gated_delta_rule(torch::Library& library) {
     boxed.template operator()<&delta_backward>(of_it, key);
     boxed.template operator()<&delta_in_place>(in_place, key);
   }
-  // Refuses a backward pass.
-  library.impl(in_place,
-               torch::dispatch(DispatchKey::Autograd, torch::autograd::autogradNotImplementedFallback()));
+  boxed.template operator()<&delta_in_place_without_autograd>(in_place, DispatchKey::Autograd);
   boxed.template operator()<&delta_forward_shapes>(kGatedDeltaRule, DispatchKey::Meta);
   boxed.template operator()<&delta_backward_shapes>(of_it, DispatchKey::Meta);
   boxed.template operator()<&delta_in_place_shapes>(in_place, DispatchKey::Meta);

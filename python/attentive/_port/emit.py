@@ -158,7 +158,7 @@ class Translator(Expressions, Statements):
         text = ast.unparse(node)
         if text in ("torch.no_grad()", "torch.no_grad", "torch.inference_mode()"):
             self.out("torch::NoGradGuard no_grad;")
-        elif text.split("(")[0].rpartition(".")[2] not in _DECORATORS:
+        elif text.split("(")[0].rpartition(".")[2] not in _DECORATORS and not self.unit.without_effect(self.cls, self.function.name):
             raise Refusal(f"the decorator @{text[:50]} of {self.function.name} has no translation", node, self.path)
 
     def keep_hoists(self, body):
@@ -677,13 +677,15 @@ class Unit:
         self.found, self.paths, self.settled, self.space = {}, {}, False, ""
         self.instances = {}
         for module in [*root.modules(), *(m for top in list(recorder._alive.values()) for m in top.modules())]:
+            if isinstance(module, torch.jit.ScriptModule):
+                raise Refusal(f"{module.original_name} is a module of torch.jit, whose Python is not at hand; leave out torch.jit.script", path="")
             self.instances.setdefault(type(module), {})[id(module)] = module
         self.class_names, self.variants, self.classes = set(), {}, {}
         self.needs, self.compat_norm = {}, False
         self.attributes = {
             name for cls, found in self.instances.items() if is_own(cls) for m in found.values()
             for names_ in (vars(m), m._parameters, m._buffers, m._modules, vars(cls)) for name in names_}
-        self.copies, self._held = False, None
+        self.copies, self._held, self._plain, self.replay = False, None, {}, None
         self._may_draw = {}
         for module in root.modules():
             if is_own(type(module)):
@@ -691,6 +693,27 @@ class Unit:
         for cls in [cls for cls in self.instances if is_own(cls)]:
             self.class_names.add(names.class_name(cls))
         self.reset()
+
+    def without_effect(self, cls, name):
+        """Whether a method does the same without its decorators: the class is run without them."""
+        owner = next((c for c in cls.cls.__mro__ if name in vars(c)), None) if cls is not None else None
+        decorated = vars(owner).get(name) if owner else None
+        plain = inspect.unwrap(decorated) if inspect.isfunction(decorated) else decorated
+        if plain is decorated:
+            return False
+        if (owner, name) not in self._plain:
+            want = self.replay()
+            try:
+                setattr(owner, name, plain)
+                found = self.replay()
+            except Exception:
+                found = []
+            finally:
+                setattr(owner, name, decorated)
+            self._plain[owner, name] = len(found) == len(want) and all(torch.equal(a, b) for a, b in zip(found, want, strict=True))
+        if self._plain[owner, name]:
+            self.notes.append(f"{owner.__name__}.{name}: its decorators were left out; without them the class computed the same")
+        return self._plain[owner, name]
 
     @staticmethod
     def check_hooks(module):

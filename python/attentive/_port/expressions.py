@@ -222,6 +222,8 @@ class Expressions:
 
     def condition(self, node):
         """An expression as a C++ condition."""
+        if isinstance(self.kind(node), Function | Class):
+            return "true"
         kind, code = self.kind(node), self.code(node)
         if code in ("true", "false"):
             return code
@@ -240,7 +242,7 @@ class Expressions:
             return f"!{primary(code)}.is_empty()"
         if kind in (kinds.INT, kinds.FLOAT):
             return f"{code} != 0"
-        if isinstance(kind, Function | Class | Config):
+        if isinstance(kind, Config):
             return "true"
         return code
 
@@ -450,6 +452,9 @@ class Expressions:
             if isinstance(value, ast.Tuple | ast.List):
                 spread += self.starless(value.elts)
                 continue
+            if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult) and isinstance(value.left, ast.Tuple | ast.List):
+                spread += self.starless(value.left.elts) * self.count(value.right)
+                continue
             if length is None:
                 raise Refusal(f"`*{ast.unparse(value)[:40]}` has no fixed length", item)
             if length == 0:
@@ -466,6 +471,17 @@ class Expressions:
                     self.substitute(node, f"{base}[{at}]", kind.item if isinstance(kind, List) else kind.items[at])
                 spread.append(node)
         return spread
+
+    def count(self, node):
+        """The value of an integer, which the C++ checks where the source does not write it."""
+        value, kind = self.constant(node), self.kind(node.args[0]) if isinstance(node, ast.Call) and node.args else None
+        if value is UNKNOWN and isinstance(kind, Size) and kind.length is not None and self.static(node.func) is len:
+            return kind.length
+        if value is UNKNOWN and self.kind(node) == kinds.INT and len(set(self.values(node))) == 1:
+            value = self.pinned(node, self.code(node))
+        if not isinstance(value, int):
+            raise Refusal(f"`{ast.unparse(node)}` items: their number is not fixed", node)
+        return value
 
     def local_copy(self, node, word="parts"):
         """A name that holds the value: the expression itself if it is a name."""
@@ -757,9 +773,11 @@ class Expressions:
     def index(self, part):
         """What stands in brackets, as torch::indexing writes it."""
         texts = []
-        for item in part.elts if isinstance(part, ast.Tuple) else [part]:
-            if isinstance(item, ast.Slice):
-                bounds = ["None" if bound is None or is_none(bound) else self.code(bound) for bound in (item.lower, item.upper, item.step)]
+        for item in self.starless(part.elts) if isinstance(part, ast.Tuple) else [part]:
+            called = isinstance(item, ast.Call) and self.static(item.func) is slice
+            if isinstance(item, ast.Slice) or called:
+                parts = [None, *item.args][-max(len(item.args), 2) :] if called else (item.lower, item.upper, item.step)
+                bounds = ["None" if bound is None or is_none(bound) else self.code(bound) for bound in parts]
                 while bounds and bounds[-1] == "None":
                     bounds.pop()
                 texts.append(f"Slice({', '.join(bounds)})")
@@ -781,7 +799,7 @@ class Expressions:
             return self.code(self.chosen(self.displays[value.id], index, node))
         kind = self.kind(value)
         if isinstance(kind, Size):
-            if not isinstance(index, ast.Slice):
+            if not isinstance(index, ast.Slice) and self.kind(index) != kinds.SLICE:
                 constant = self.constant(index)
                 if isinstance(value, ast.Attribute) and value.attr == "shape":
                     return f"{self.primary(value.value)}.size({self.code(index)})"
@@ -804,7 +822,7 @@ class Expressions:
                 raise Refusal(f"`{ast.unparse(node)[:60]}`: the index of a tuple must be a constant", node)
             return f"std::get<{at % len(kind.items)}>({self.code(value)})"
         if isinstance(kind, List | Tuple):
-            if isinstance(index, ast.Slice):
+            if isinstance(index, ast.Slice) or self.kind(index) == kinds.SLICE:
                 return self.slice_of(value, index)
             at = self.constant(index)
             base = self.primary(value) if not self.code(value).startswith("{") else f"{cpp_type(kind, node)}{self.code(value)}"
@@ -843,6 +861,10 @@ class Expressions:
         kind = self.kind(value)
         if not isinstance(kind, Size | List | Tuple):
             raise Refusal(f"a slice of {names.describe(kind)}", index)
+        if not isinstance(index, ast.Slice):
+            self.unit.helper("part_of")
+            self.unit.helper("part_by")
+            return f"part_by({self.as_vector(value)}, {self.code(index)})"
         step = self.constant(index.step) if index.step is not None else 1
         if step == -1 and index.lower is None and index.upper is None:
             self.unit.helper("reversed_list")
@@ -1145,7 +1167,11 @@ class Expressions:
             return self.array_method(node)
         if name == "type" and len(node.args) == 1 and isinstance(node.args[0], ast.Call) and getattr(node.args[0].func, "attr", "") == "type":
             return f"{self.primary(node.func.value)}.to({self.primary(node.args[0].func.value)}.scalar_type())"
-        arguments = [self.operand(node.func.value), *(self.operand(a) for a in self.starless(node.args))]
+        if name in schema.SIZED_METHODS and any(isinstance(a, ast.Starred) and not self.has_length(a.value) for a in node.args):
+            sizes = [Operand(self.joined_parts(node.args, "std::vector<int64_t>"), Size(None))]
+        else:
+            sizes = [self.operand(a) for a in self.starless(node.args)]
+        arguments = [self.operand(node.func.value), *sizes]
         keywords = self.keywords(node)
         if name == "new" and len(arguments) > 1 and all(a.kind == kinds.INT for a in arguments[1:]):
             return f"torch::empty({{{', '.join(a.code for a in arguments[1:])}}}, {arguments[0].primary}.options())"
@@ -1284,6 +1310,8 @@ class Expressions:
         if name in ("array", "asarray", "stack") and isinstance(given[0], List | Tuple):
             self.unit.helper("array_of")
             code = f"array_of({self.as_vector(node.args[0])})"
+        elif name in ("sin", "cos", "exp", "log", "sqrt", "tanh") and isinstance(self.kind(node), Tensor) and not self.kind(node).numpy:
+            return f"torch::{name}({self.code(node.args[0])})"
         elif any(isinstance(kind, Tensor) and not kind.numpy for kind in given):
             raise Refusal(f"numpy.{name} of a tensor has no translation; use torch.{name}", node)
         elif name in arrays.NAMES and isinstance(self.kind(node), Tensor):
@@ -1360,12 +1388,17 @@ class Expressions:
             raise Refusal(f"{getattr(target, '__module__', 'torch')}.{name} has no translation", node)
         if name == "multi_head_attention_forward":
             raise Refusal("F.multi_head_attention_forward has no translation; call an nn.MultiheadAttention", node)
-        arguments = [self.operand(a) for a in self.starless(node.args)]
+        equation = [] if name != "einsum" else [Operand("", kinds.STR, self.word(node.args[0]))]
+        arguments = equation + [self.operand(a) for a in self.starless(node.args[len(equation):])]
         keywords = self.keywords(node)
         if None in keywords:
             raise Refusal(f"`{ast.unparse(node)[:60]}` hands on **kwargs", node)
         if name == "from_pretrained" and isinstance(self.kind(node), Module) and self.kind(node).cls is nn.Embedding:
             return self.from_pretrained(node)
+        if name == "tensor" and isinstance(arguments[0].kind, List) and isinstance(arguments[0].kind.item, List) and arguments[0].constant is UNKNOWN:
+            self.unit.helper("array_of")
+            dtype = keywords.pop("dtype", None) or Operand("torch::kLong" if self.kind(node).dtype == "i" else "torch::kFloat", kinds.DTYPE)
+            return "".join([f"array_of({self.as_vector(node.args[0])})", *(f".to({o.code})" for o in (dtype, *keywords.values()))])
         if name in ("trunc_normal_", "gumbel_softmax"):
             self.unit.helper(name)
         if name == "calculate_gain" and arguments and arguments[0].constant is UNKNOWN:
@@ -1501,7 +1534,7 @@ class Expressions:
         made = self.modules(node)
         if cls in (nn.Softmax, nn.LogSoftmax, nn.Softmin) and not arguments and not keywords and len({m.dim for m in made}) == 1 and made[0].dim is not None:
             keywords["dim"] = Operand(str(made[0].dim), kinds.INT, made[0].dim)
-        dtype = keywords.pop("dtype", None) if modules.draws(cls) or "weight" in getattr(cls, "__annotations__", {}) else None
+        dtype = keywords.pop("dtype", None) if modules.draws(cls) or {"weight", "elementwise_affine", "affine"} & set(getattr(cls, "__annotations__", {})) else None
         text = self.at(node, modules.construct, cls, arguments, keywords)
         if dtype is not None and dtype.kind != kinds.NONE:
             self.unit.helper("in_dtype")

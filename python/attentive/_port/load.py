@@ -371,7 +371,7 @@ class Loaded:
         if isinstance(value, type):
             own = value.__module__ in sys.modules and getattr(sys.modules[value.__module__], "__file__", None) in self.sources
             values = dataclasses.is_dataclass(value) or issubclass(value, tuple | enum.Enum) or CONFIG.search(value.__name__)
-            if own and values and not issubclass(value, nn.Module):
+            if own and values and not issubclass(value, nn.Module) or value.__module__ == "torch.nn.modules.activation":
                 return True
         return any(value is pure for pure in PURE) or getattr(value, "__module__", None) == "math"
 

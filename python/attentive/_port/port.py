@@ -3,6 +3,7 @@
 import ast
 import contextlib
 import dataclasses
+import functools
 import io
 import math
 import re
@@ -124,7 +125,8 @@ class Driver:
                     return "{" + ", ".join(f"{key!r}: {text}" for key, text in items.items()) + "}"
                 return f"{ast.unparse(node.func)}({', '.join(f'{key}={text}' for key, text in items.items())})"
         if isinstance(value, tuple | list) and self.tensors(value):
-            items = [self.spread(item, node, word, seen) for item in value]
+            own = isinstance(node, ast.Tuple | ast.List) and len(node.elts) == len(value)
+            items = [self.spread(item, node.elts[at] if own else node, word, seen) for at, item in enumerate(value)]
             return f"[{', '.join(items)}]" if isinstance(value, list) else f"({', '.join(items)},)"
         sizes = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} & set(self.options.sizes[0])
         if sizes:
@@ -189,7 +191,7 @@ def build(options, folder):
     if loaded.layers is not None:
         check_layers(driver, recorder)
     unit = emit.Unit(loaded, recorder, root, not options.composed)
-    unit.space = names.namespace(options.name)
+    unit.space, unit.replay = names.namespace(options.name), functools.partial(replay, driver, recorder, runs)
     trees = [(DRIVER, tree) for tree in driver.trees]
     unit.generate(trees)
     if not options.composed:
@@ -234,6 +236,22 @@ def record(driver, recorder, runs):
                 raise Refusal("forward returns no tensor; give --loss, an expression of its result y")
             driver.loss(root.train(), *(t.clone() for t in runs[0].inputs))
     return root, kept, notes
+
+
+def replay(driver, recorder, runs):
+    """The first weights and what every run returns, of which nothing is recorded."""
+    paused, recorder.paused = recorder.paused, True
+    try:
+        torch.manual_seed(case.SEED)
+        with contextlib.redirect_stdout(io.StringIO()):
+            module = driver.make()
+            found = [t.clone() for t in module.state_dict().values()]
+            for run in runs:
+                if run.dtype == "float32" and not run.autocast:
+                    found += [t.detach() for t in Driver.tensors(call(driver, module, run))]
+        return found
+    finally:
+        recorder.paused = paused
 
 
 def check_layers(driver, recorder):

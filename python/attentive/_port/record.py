@@ -187,6 +187,9 @@ class _Wrap(ast.NodeTransformer):
         return node
 
     def visit_JoinedStr(self, node):
+        for part in node.values:
+            if isinstance(part, ast.FormattedValue):
+                part.value = self.visit(part.value)
         return node
 
     def visit_Call(self, node):

@@ -27,14 +27,14 @@ _OPTIONS = ("dtype", "layout", "device", "pin_memory")
 _WHERE = {"torch": "torch", "F": "torch.nn.functional", "init": "torch.nn.init"}
 _RENAMED = {"input": ("self",), "tensor": ("self",), "axis": ("dim", "dims"), "keepdims": ("keepdim",), "training": ("train",),
             "split_size_or_sections": ("split_size",), "mat": ("self",)}  # fmt: skip
-_SIZED_METHODS = {"view", "reshape", "permute", "repeat", "expand", "tile", "flip", "new_zeros", "new_ones", "new_empty", "resize_", "squeeze"}
+SIZED_METHODS = {"view", "reshape", "permute", "repeat", "expand", "tile", "flip", "new_zeros", "new_ones", "new_empty", "resize_", "squeeze"}
 _SIZED = {"zeros", "ones", "rand", "randn", "empty"}
 _STAR = {"broadcast_tensors", "cartesian_prod", "block_diag", "chain_matmul"}
 _ALIASES = {"spmm": "mm", "dsmm": "mm", "ndimension": "dim", "nelement": "numel", "logsigmoid": "log_sigmoid", "cross_entropy": "cross_entropy_loss", "nll_loss": "nll_loss_nd",
             "dropout1d": "feature_dropout", "dropout2d": "feature_dropout", "dropout3d": "feature_dropout", "concatenate": "concat"}  # fmt: skip
 _REASONS = {
     "is not translated; move the module and its inputs instead": "cuda",
-    "leaves PyTorch; write it with functions of torch": "numpy from_numpy tolist data_ptr",
+    "leaves PyTorch; write it with functions of torch": "numpy from_numpy tolist",
     "is not translated; hooks have no place in the C++": "register_hook",
     "reads boolean masks as numbers in C++; use nn.MultiheadAttention or F.scaled_dot_product_attention": "multi_head_attention_forward",
     "asks for a type, which C++ knows; remove the test": "is_tensor",
@@ -327,7 +327,8 @@ def _dims(args, kwargs, what, method):
     """Sizes or dimensions given one by one become a list."""
     name = what.split(".")[-1]
     begin = 1 if method else 0
-    rest = [Operand(f"{o.primary}.value()", INT) if o.kind == Optional(INT) else o for o in args[begin:]]
+    read = lambda o: f"{o.primary}.value()" if o.kind == Optional(INT) else f"{o.primary}.item<int64_t>()"
+    rest = [Operand(read(o), INT) if o.kind == Optional(INT) or o.kind == Tensor("i", 0) else o for o in args[begin:]]
     if rest and all(operand.kind in (INT, BOOL) for operand in rest) and (name != "squeeze" or len(rest) > 1):
         sizes = Operand(f"{{{', '.join(operand.code for operand in rest)}}}", Size(len(rest)))
         return _aten(name, [*args[:begin], sizes], kwargs, what, method)
@@ -500,7 +501,7 @@ def _pack(args, kwargs, what, method):
 
 
 _TABLE = {
-    "to": _to, "type": _type, "size": _size, "item": _item, "norm": _norm, "tensordot": _tensordot, "nonzero": _nonzero, "einsum": _einsum,
+    "to": _to, "type": _type, "size": _size, "item": _item, "data_ptr": _simple("reinterpret_cast<int64_t>({0}.data_ptr())"), "norm": _norm, "tensordot": _tensordot, "nonzero": _nonzero, "einsum": _einsum,
     "tensor": _tensor, "as_tensor": _tensor, "new_tensor": _tensor, "meshgrid": _starred, "normalize": _normalize, "interpolate": _interpolate, "upsample": _interpolate,
     "pack_padded_sequence": _pack, "pad_packed_sequence": _in_order(
         "torch::nn::utils::rnn::pad_packed_sequence", sequence="", batch_first="false", padding_value="0.0", total_length="std::nullopt"),
@@ -609,7 +610,7 @@ def call(name, args, kwargs, *, method, where="torch"):
         return _aten(f"{where}_{name}", args, kwargs, what)
     if method and name in _CASTS:
         return f"{args[0].primary}.to({_CASTS[name]})"
-    if name in (_SIZED_METHODS if method else _SIZED):
+    if name in (SIZED_METHODS if method else _SIZED):
         return _dims(args, kwargs, what, method)
     name = _ALIASES.get(name, name) if method else name
     if name in _TABLE and not (method and name in ("Size", "device")):

@@ -219,8 +219,23 @@ class Statements:
             at = self.local_copy(target.slice, "at")
             self.out(f"{name}.erase({name}.begin() + ({at} < 0 ? {at} + static_cast<int64_t>({name}.size()) : {at}));")
             return
-        if not all(isinstance(target, ast.Name) for target in node.targets):
+        for target in node.targets:
+            if isinstance(target, ast.Name):
+                continue
+            if self.constructor and isinstance(target, ast.Attribute) and self.is_self(target.value) and isinstance(self.cls.members.get(target.attr), Module):
+                self.out(f'unregister_module("{target.attr}");')
+                self.out(f"{self.member(target.attr)} = nullptr;")
+                continue
             raise Refusal(f"`{ast.unparse(node)}` has no translation; build the list without it", node)
+
+    def statement_Try(self, node):
+        """A try whose handlers only tell what failed is its body."""
+        fails = lambda part: isinstance(part, ast.Raise) or isinstance(part, ast.Assert) and getattr(part.test, "value", True) is False
+        told = lambda part: isinstance(part, ast.Expr) and isinstance(part.value, ast.Call) and ast.unparse(part.value.func).startswith(("print", "log", "warn"))
+        if node.finalbody or not all(fails(handler.body[-1]) and all(map(told, handler.body[:-1])) for handler in node.handlers):
+            raise Refusal("a try has no translation unless its handlers only tell what failed", node)
+        self.statements([*node.body, *node.orelse])
+        self.commented = node.end_lineno
 
     def statement_Global(self, node):
         raise Refusal(f"{', '.join(node.names)} is changed by a call; keep it in the module", node)
@@ -439,6 +454,8 @@ class Statements:
         kind = self.kind(target.value)
         if isinstance(kind, Tensor):
             self.out(f"{self.primary(target.value)}.index_put_({self.index(target.slice)}, {self.code(value)});")
+        elif isinstance(kind, List) and (isinstance(target.slice, ast.Slice) or self.kind(target.slice) == kinds.SLICE):
+            self.put_part(target, value, node)
         elif isinstance(kind, List | Size) or kinds.is_numbers(kind):
             self.out(f"{self.primary(target.value)}[{self.code(target.slice)}] = {self.code(value)};")
         elif isinstance(kind, Config) and isinstance(self.constant(target.slice), str):
@@ -447,6 +464,17 @@ class Statements:
             self.put_entry(self.code(target.value), kind, self.code(target.slice), value)
         else:
             raise Refusal(f"`{ast.unparse(node)[:60]}` changes {names.describe(kind)}", node)
+
+    def put_part(self, target, value, node):
+        part = target.slice
+        if isinstance(part, ast.Slice) and part.step is not None:
+            raise Refusal(f"`{ast.unparse(node)[:60]}`: a slice with a step has no translation; write a loop", node)
+        self.unit.helper("put_part")
+        if isinstance(part, ast.Slice):
+            bounds = "0" if part.lower is None else self.code(part.lower), "std::numeric_limits<int64_t>::max()" if part.upper is None else self.code(part.upper)
+        else:
+            bounds = [f"{self.primary(part)}.{end}().expect_int()" for end in ("start", "stop")]
+        self.out(f"put_part({self.code(target.value)}, {', '.join(bounds)}, {self.as_vector(value)});")
 
     def bind_name(self, name, value, node):
         kind = self.kind(value)
@@ -589,6 +617,12 @@ class Statements:
         else:
             raise Refusal(f"an assignment to `{ast.unparse(target)[:60]}`", node)
 
+    def in_one_block(self, name, statement):
+        """Whether a name occurs only in the block of a statement."""
+        blocks = [body for part in ast.walk(self.function) for body in (getattr(part, "body", ()), getattr(part, "orelse", ())) if isinstance(body, list)]
+        inside = {id(n) for body in blocks if statement in body for part in body for n in ast.walk(part)}
+        return all(id(n) in inside for n in ast.walk(self.function) if isinstance(n, ast.Name) and n.id == name)
+
     def store_name(self, name, code, kind, node):
         """`name = code`, with a declaration the first time."""
         if code == self.renamed.get(name, identifier(name)) and name in self.locals:
@@ -603,7 +637,7 @@ class Statements:
             if cpp_type(held, node) == cpp_type(kind, node) or (held == kinds.FLOAT and kind == kinds.INT) or isinstance(held, Optional):
                 self.out(f"{self.renamed.get(name, identifier(name))} = {code};")
                 return
-            if self.depth > 0:
+            if self.depth > 0 and not self.in_one_block(name, node):
                 raise Refusal(f"{name} is {names.describe(held)} and becomes {names.describe(kind)}; give it two names", node)
             self.renamed[name] = self.fresh(f"{name}_2")
         self.locals[name] = kind
@@ -1322,7 +1356,7 @@ class Statements:
         """Whether a loop over self.modules() does anything to the module itself."""
         tests = [part.test for part in getattr(node, "body", ()) if isinstance(part, ast.If) and self.is_switch(part) and isinstance(part.test, ast.Call)]
         classes = [c for test in tests for c in (test.args[1].elts if isinstance(test.args[1], ast.Tuple) else [test.args[1]])]
-        return len(tests) < len(getattr(node, "body", "x")) or any(issubclass(self.cls.cls, self.static(c) or nn.Module) for c in classes)
+        return len(tests) < len(getattr(node, "body", "x")) or self.cls is None or any(issubclass(self.cls.cls, self.static(c) or nn.Module) for c in classes)
 
     def iterate_members(self, items, target, method, node=None):
         owner = items.func.value

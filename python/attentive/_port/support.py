@@ -38,6 +38,19 @@ std::vector<T> part_of(const std::vector<T>& items, int64_t low, int64_t high = 
   for (int64_t at = within(low); at < within(high); at += step) part.push_back(items[at]);
   return part;
 }""",
+    "part_by": """/// Python's items[part] of a list, for a slice without step.
+template <class T>
+std::vector<T> part_by(const std::vector<T>& items, const torch::indexing::Slice& part) {
+  return part_of(items, part.start().expect_int(), part.stop().expect_int());
+}""",
+    "put_part": """/// Python's items[low:high] = others of a list.
+template <class T>
+void put_part(std::vector<T>& items, int64_t low, int64_t high, const std::vector<T>& others) {
+  const auto size = static_cast<int64_t>(items.size());
+  const auto within = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size); };
+  const auto first = items.erase(items.begin() + within(low), items.begin() + std::max(within(low), within(high)));
+  items.insert(first, others.begin(), others.end());
+}""",
     "in_dtype": """/// Makes a module whose numbers are of another type, which are drawn in that type, as the argument `dtype` does in Python.
 template <class Make>
 auto in_dtype(torch::Dtype dtype, const Make& make) {

@@ -184,8 +184,8 @@ inline int64_t rest(int64_t columns, int x) {
   return kVectors > 1 ? kWidth : columns - x * kWidth;
 }
 
-/// Asks for the part of a row of another state. Each of the two passes over a state asks for every second row of
-/// the next one, so that memory is never idle.
+/// Asks for the part of a row of another state. Each of the two passes over a state asks for every second row
+/// of the next one, so that memory is never idle.
 template <int kVectors>
 inline void ask_for_row(const float* row) {
   constexpr int kOfLine = kLine<float> / kWidth;

@@ -51,8 +51,8 @@ struct DeltaFunctions {
   /// keys; grad_gate receives the part of decays inside the block.
   void (*channel_block_gradients)(const ChannelBlock& block);
 
-  /// For one token: found = k^T S and read = q^T S. Here and in `update`, half of `next`, another state of the
-  /// same strides, is fetched unless it is null: memory would be idle.
+  /// For one token: found = k^T S and read = q^T S. Here and in `update`, half of `next`, another state of
+  /// the same strides, is fetched unless it is null: memory would be idle.
   void (*look_up)(const Matrix<const float>& state, const float* k, const float* q, const float* next,
                   float* found, float* read);
   /// to = factors S + k change^T, a factor per row; `to` may be the state

@@ -72,7 +72,8 @@ void pack_transposed(const Matrix<const Stored>& rows, const Rhs<T>& to) {
 }
 
 /// Returns these rows as an lhs: in place if they are contiguous, otherwise as a copy in `buffer`, since each
-/// would touch a different page in the inner loop. An odd number of columns of bfloat16 gets a zero at the end.
+/// would touch a different page in the inner loop. An odd number of columns of bfloat16 gets a zero at the
+/// end.
 template <class T, class Stored>
 Matrix<const T> lhs_of(const Matrix<const Stored>& rows, T* buffer) {
   if constexpr (std::is_same_v<T, Stored>) {
