@@ -147,6 +147,47 @@ def test_notebook_with_cells_that_must_not_run(tmp_path, capsys):
     assert "became attention()" in capsys.readouterr().out
 
 
+INSTALLED = '''\
+import collections.abc, itertools
+import torch
+from torch import nn
+
+def _ntuple(n):
+    def parse(x):
+        return tuple(x) if isinstance(x, collections.abc.Iterable) else tuple(itertools.repeat(x, n))
+    return parse
+
+to_2tuple = _ntuple(2)
+
+def halved(x):
+    return x / 2
+
+class Gate(nn.Module):
+    def __init__(self, width, kernel=3, drop=0.0):
+        super().__init__()
+        self.drops = to_2tuple(drop)
+        self.mix = nn.Conv1d(width, width, to_2tuple(kernel)[0], padding=1)
+
+    def forward(self, x):
+        return halved(self.mix(x.transpose(1, 2)).transpose(1, 2)) * torch.sigmoid(x) * (1 - self.drops[0])
+'''
+
+
+def test_classes_of_an_installed_package(tmp_path, monkeypatch):
+    (tmp_path / "site/small_layers").mkdir(parents=True)
+    (tmp_path / "site/small_layers/__init__.py").write_text("from .gates import Gate, halved, to_2tuple\n")
+    (tmp_path / "site/small_layers/gates.py").write_text(INSTALLED)
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    (tmp_path / "mine/of/user").mkdir(parents=True)
+    path = tmp_path / "mine/of/user/net.py"
+    path.write_text("from torch import nn\nfrom small_layers import Gate, halved\n\nclass Net(nn.Module):\n"
+                    "    def __init__(self, width):\n        super().__init__()\n        self.gate = Gate(width, drop=0.25)\n\n"
+                    "    def forward(self, x):\n        return halved(self.gate(x))\n")
+    result = port.build(Options(str(path), "Net", "net", "8", ["randn(B, T, 8)"]), None)
+    assert "class GateImpl" in result.header and "gate->forward(x) / 2" in result.header
+    assert any("small_layers" in note and "licence" in note for note in result.notes)
+
+
 def test_check_writes_nothing_and_force_replaces(small, capsys):
     out = small.parent / "out"
     assert run(small, "Small", "--args", "8", "--check") == 0

@@ -645,7 +645,7 @@ class _Finder:
                     flow[key] = (body if body is statement else flow[key][0], "Dropped" if self.dropout else "Clean", letters)
                     self.consumed.append(body)
                     inner = key
-                elif isinstance(inner, str) and not self.touches(statement, inner):
+                elif isinstance(inner, str) and inner in flow and not self.touches(statement, inner):
                     others.append((inner, *flow[inner][1:]))
                 else:
                     break

@@ -733,7 +733,7 @@ class Unit:
         """The ClassTranslation of an own class."""
         if cls not in self.classes:
             if self.loaded.definition(cls) is None:
-                raise Refusal(f"the source of class {cls.__name__} ({cls.__module__}) is not at hand; only classes of the file and its folder are translated", path=self.loaded.main)
+                raise Refusal(f"the source of class {cls.__name__} ({cls.__module__}) is not at hand; only classes of the file, of its folder and imported by name are translated", path=self.loaded.main)
             self.variants[cls] = self.find_variants(cls)
             self.class_names.add(names.class_name(cls))
             self.classes[cls] = ClassTranslation(self, cls)
@@ -1153,7 +1153,7 @@ class Unit:
 
 
 _DECORATORS = {"staticmethod", "classmethod", "property", "cached_property", "abstractmethod", "export", "ignore", "unused", "script", "compile",
-               "script_if_tracing", "override", "no_type_check", "typechecked", "jaxtyped", "overload", "autocast"}
+               "script_if_tracing", "lru_cache", "cache", "override", "no_type_check", "typechecked", "jaxtyped", "overload", "autocast"}
 
 
 def own_docstring(cls):

@@ -1,6 +1,7 @@
 """Expressions of Python as expressions of C++."""
 
 import ast
+import builtins
 import functools
 import inspect
 import math
@@ -202,7 +203,8 @@ class Expressions:
         constant, code = self.constant(node), self.code(node)
         if constant is UNKNOWN and self.kind(node) == kinds.STR and len(set(self.values(node))) == 1:
             constant = self.pinned(node, code)  # a word that chooses an operation
-        return Operand(code, self.kind(node), constant)
+        is_dtype = isinstance(node, ast.Name) and self.static(node) in (float, int, bool)
+        return Operand(code, kinds.DTYPE if is_dtype else self.kind(node), constant)
 
     def word(self, node):
         """The value of a word, which the C++ checks where the source does not write it; UNKNOWN where it was several."""
@@ -280,6 +282,8 @@ class Expressions:
             if isinstance(value, types.FunctionType) and self.unit.loaded.definition(value):
                 return self.function_value(value, node)
             return self.literal(value, node)
+        if name in ("float", "int", "bool") and self.kind(node) is not None:
+            return self.literal(torch.empty(0, dtype=getattr(builtins, name)).dtype, node)
         if self.function.args.kwarg is not None and name == self.function.args.kwarg.arg:
             if name in self.displays and isinstance(self.kind(node), Config):
                 return self.struct_text(self.kind(node), dict(self.displays[name]), node)
@@ -309,10 +313,13 @@ class Expressions:
             return self.literal(value, node)
         kind = self.kind(node.value)
         if isinstance(node.value, ast.Call) and getattr(self.static(node.value.func), "__name__", "") == "finfo":
-            limits, dtype = self.static(node.value.func), self.static(node.value.args[0])
+            of = node.value.args[0]
+            limits, dtype = self.static(node.value.func), self.static(of)
+            made = of.value.func.value if ast.unparse(of).endswith(".numpy().dtype") else None  # of torch.tensor(0, dtype=...)
+            given = [k.value for k in made.keywords if k.arg == "dtype"] if isinstance(made, ast.Call) else []
             if limits.__module__ == "numpy" and dtype is not None:
                 return self.literal(float(getattr(limits(dtype), name)), node)
-            text = schema.finfo(self.operand(node.value.args[0]), name)
+            text = schema.finfo(self.operand(given[0] if given else of), name)
             if "finfo(" in text:
                 self.unit.helper("finfo")
             return text
@@ -415,7 +422,8 @@ class Expressions:
         loose = [item for item in node.elts if isinstance(item, ast.Starred) and not self.has_length(item.value)]
         if loose and isinstance(kind, List):
             return self.joined_parts(node.elts, cpp_type(kind, node))
-        items = "{" + ", ".join(self.code(item) for item in self.starless(node.elts)) + "}"
+        typed = isinstance(kind, List) and isinstance(kind.item, Many)
+        items = "{" + ", ".join(self.typed_branch(item, kind.item) if typed else self.code(item) for item in self.starless(node.elts)) + "}"
         return cpp_type(kind, node) + items if isinstance(kind, List) and kind.item is not None else items
 
     def has_length(self, node):
@@ -869,8 +877,12 @@ class Expressions:
         if step == -1 and index.lower is None and index.upper is None:
             self.unit.helper("reversed_list")
             return f"reversed_list({self.as_vector(value)})"
-        if not isinstance(step, int) or step < 1:
-            raise Refusal("a slice of a list with a negative step has no translation but [::-1]", index)
+        if isinstance(step, int) and step < 0:
+            self.unit.helper("part_back")
+            ends = [self.code(end) if end is not None else "std::nullopt" for end in (index.lower, index.upper)]
+            return f"part_back({self.as_vector(value)}, {', '.join(ends)}, {step})"
+        if not isinstance(step, int) or step == 0:
+            raise Refusal("a slice of a list whose step is no constant has no translation", index)
         self.unit.helper("part_of")
         low = self.code(index.lower) if index.lower is not None else "0"
         high = ", " + self.code(index.upper) if index.upper is not None and not is_none(index.upper) else ""
@@ -1064,6 +1076,8 @@ class Expressions:
 
     def apply_function(self, function, target, node):
         self.unit.helper("apply_to")
+        if function.__name__ == "<lambda>":
+            raise Refusal("apply of a lambda has no translation; name the function", node)
         return f"apply_to({target}, [](torch::nn::Module& module) {{ {self.unit.function(function, node)}(module); }})"
 
     def module_method(self, node, kind):
@@ -1236,10 +1250,13 @@ class Expressions:
         builtin = getattr(self, "call_" + name, None) if module in ("builtins", "functools") else None
         if builtin is not None:
             return builtin(node)
-        if module == "torch.nn.modules.utils" and len(node.args) == 1 and isinstance(self.kind(node), Tuple | List):
+        ntuple = module == "torch.nn.modules.utils" or getattr(target, "__qualname__", "") == "_ntuple.<locals>.parse"
+        if ntuple and len(node.args) == 1 and isinstance(self.kind(node), Tuple | List):
             return self.pair_of(len(self.kind(node).items) if isinstance(self.kind(node), Tuple) else self.kind(node).length, node)
         if name == "generate_square_subsequent_mask":
             return f"torch::nn::TransformerImpl::generate_square_subsequent_mask({self.code(node.args[-1])})"
+        if target is torch.is_tensor and self.always(node) is not None:
+            return "true" if self.always(node) else "false"
         if target in (inspect.isfunction, callable):
             return "true" if self.kind(node.args[0]) == kinds.CALLABLE or isinstance(self.kind(node.args[0]), Function | Class | Module) else "false"
         if module == "math" or target in vars(math).values():
@@ -1398,7 +1415,7 @@ class Expressions:
         if name == "tensor" and isinstance(arguments[0].kind, List) and isinstance(arguments[0].kind.item, List) and arguments[0].constant is UNKNOWN:
             self.unit.helper("array_of")
             dtype = keywords.pop("dtype", None) or Operand("torch::kLong" if self.kind(node).dtype == "i" else "torch::kFloat", kinds.DTYPE)
-            return "".join([f"array_of({self.as_vector(node.args[0])})", *(f".to({o.code})" for o in (dtype, *keywords.values()))])
+            return "".join([f"array_of({arguments[0].code})", *(f".to({o.code})" for o in (dtype, *keywords.values()))])
         if name in ("trunc_normal_", "gumbel_softmax"):
             self.unit.helper(name)
         if name == "calculate_gain" and arguments and arguments[0].constant is UNKNOWN:
@@ -1463,7 +1480,8 @@ class Expressions:
         if cls is torch.autograd.Variable:
             return self.code(node.args[0])  # a tensor, since PyTorch 0.4
         if cls is nn.Parameter:
-            return self.code(node.args[0] if node.args else next(k.value for k in node.keywords if k.arg == "data"))
+            data = node.args[0] if node.args else next((k.value for k in node.keywords if k.arg == "data"), None)
+            return "torch::empty({0})" if data is None else self.code(data)
         star = node.args[0].value if len(node.args) == 1 and isinstance(node.args[0], ast.Starred) else None
         if star is not None and cls.__name__ in ("Tensor", "FloatTensor") and (kinds.is_numbers(self.kind(star)) or self.kind(star) == List(kinds.INT)):
             return f"torch::empty({self.code(star)})"
@@ -1797,6 +1815,8 @@ class Expressions:
         owner = node.args[0]
         if not isinstance(name, str) and self.is_self(owner) and isinstance(self.kind(node), Module):
             return f"named_children()[{self.code(node.args[1])}]->as<{names.implementation(self.kind(node))}>()"
+        if not isinstance(name, str) and isinstance(self.kind(owner), Module) and isinstance(self.kind(node), Tensor):
+            return f"{self.code(owner)}->named_parameters()[{self.code(node.args[1])}]"
         if not isinstance(name, str):
             raise Refusal("getattr with a name that is no constant", node)
         if self.is_self(owner):
@@ -1830,7 +1850,8 @@ class Expressions:
 
     def mapped_kind(self, function, items):
         """The kind of an item of map(function, items)."""
-        target = self.static(function)
+        own = isinstance(function, ast.Attribute) and self.is_self(function.value) and self.cls is not None
+        target = getattr(self.cls.cls, function.attr, None) if own else self.static(function)
         if target in (int, float, bool, str):
             return {int: kinds.INT, float: kinds.FLOAT, bool: kinds.BOOL, str: kinds.STR}[target]
         definition = self.unit.loaded.definition(target) if inspect.isfunction(target) else None

@@ -161,7 +161,7 @@ def kind_of(value):
         return Function(value)  # a constant
     if type(value) is int and abs(value) >= 2**63:
         return Many((Simple("an integer beyond 64 bits"),))
-    for cls, kind in ((bool, BOOL), (int, INT), (float, FLOAT), (str, STR), (torch.dtype, DTYPE), (torch.device, DEVICE)):
+    for cls, kind in ((bool, BOOL), (int, INT), (float, FLOAT), (str, STR), (torch.dtype, DTYPE), (type(torch.FloatTensor), DTYPE), (torch.device, DEVICE)):
         if isinstance(value, cls):
             return kind
     if isinstance(value, range):

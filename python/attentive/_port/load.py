@@ -42,7 +42,7 @@ PURE = (
 PURE_METHODS = set("split join format items keys values get lower upper strip replace index copy".split())
 CONFIG = re.compile(r"(?i)(config|cfg|args|arguments|params|options)$")
 CHANGES = set("append extend insert update setdefault pop popitem clear remove sort reverse add discard".split())
-COMPILES = re.compile(r"(torch\.)?(jit\.script|jit\.script_method|compile|compiler\.disable|_dynamo\.disable)$")
+HIDES = re.compile(r"(torch\.)?(jit\.script|jit\.script_method|compile|compiler\.disable|_dynamo\.disable)$|(functools\.)?(lru_)?cache$")
 MAGIC = re.compile(r"\s*([%!?]|(pip|conda|cd|ls)\s)|[^#'\"]*=\s*[%!]|.*\?\s*$")
 BINDS = re.compile(r"(?:class |def |(?=\w+\s*=[^=]))\s*(\w+)")  # at the top level
 PLAIN = (
@@ -112,7 +112,7 @@ class Loaded:
 
     def __init__(self, path, recorder, settings):
         self.main, self.recorder = os.path.realpath(path), recorder
-        self.sources, self.skipped = {}, []
+        self.sources, self.skipped, self.adopted = {}, [], {}
         self._settings, self._values = dict(settings or {}), {}
         self._find()
         self._stand_in_for_weight_norm()
@@ -248,7 +248,7 @@ class Loaded:
         module.__file__ = path
         vars(module)[HOOK] = self.recorder
         linecache.cache[path] = (len(source.text), None, source.text.splitlines(True), path)
-        source.tree = number(ast.parse(source.text, path))
+        source.tree = number(_Usual().visit(ast.parse(source.text, path)))
         for statement in source.tree.body:
             if path == self.main:
                 for name in self._settings:
@@ -317,10 +317,12 @@ class Loaded:
         space = vars(source.module)
         for alias in node.names:
             one = type(node)(**{**dict(ast.iter_fields(node)), "names": [alias]})
+            name = alias.asname or alias.name.split(".")[0]
             try:
                 self._run(ast.Module([ast.copy_location(one, node)], []), space, source.path)
+                if isinstance(node, ast.ImportFrom) and name in space:
+                    space[name] = self._adopted(alias.name, space[name])
             except Exception as error:
-                name = alias.asname or alias.name.split(".")[0]
                 package = getattr(error, "name", None) if isinstance(error, ModuleNotFoundError) else None
                 why = f"needs the package {package}, which is not installed" if package else f"could not be imported ({error})"
                 why = "is not installed" if package == name else why
@@ -328,6 +330,32 @@ class Loaded:
                     space["_star"] = True
                 else:
                     self._miss(source, node, [name], why)
+
+    def _adopted(self, name, value):
+        """A copy of a class or function of an installed package that is compiled like the user's own, with those that it uses."""
+        module = sys.modules.get(getattr(value, "__module__", None))
+        path = getattr(module, "__file__", None) or ""
+        wanted = isinstance(value, type) and issubclass(value, nn.Module) or isinstance(value, types.FunctionType)
+        package = getattr(module, "__name__", "").split(".")[0]
+        if not wanted or not path.endswith(".py") or package in sys.stdlib_module_names or package in ("torch", "numpy", "einops", "attentive", __package__.split(".")[0]):
+            return value
+        if path not in self.sources:
+            self.sources[path] = source = _read(path, types.ModuleType(module.__name__), self)
+            vars(source.module).update(vars(module), **{HOOK: self.recorder})
+            linecache.cache[path] = (len(source.text), None, source.text.splitlines(True), path)
+            source.tree = number(_Usual().visit(ast.parse(source.text, path)))
+        source = self.sources[path]
+        space = vars(source.module)
+        node = next((n for n in source.tree.body if isinstance(n, _DEFINITIONS + (ast.Assign,)) and name in _bound(n)), None)
+        if node is None or space.get(name) is not value:
+            return value if node is None else space[name]
+        self.adopted[package] = None
+        del space[name]  # while those that it uses are adopted, which may use it
+        for used in sorted({n.id for n in ast.walk(node) if isinstance(n, ast.Name)}):
+            if used in space:
+                space[used] = self._adopted(used, space[used])
+        self._run(ast.Module([_plain(instrumented(node) if isinstance(node, _DEFINITIONS) else node)], []), space, path)
+        return space[name]
 
     def _fill(self, source):
         """After `from x import *` of a package that is not there: unknown names are missing."""
@@ -434,7 +462,7 @@ class _Finder:
         _loaded.append(module.__name__)
         path = module.__spec__.origin
         if path == self.loaded.main:  # the user's file, imported by another one of his
-            module.__dict__.update(vars(self.loaded.namespace))
+            module.__dict__.update({k: v for k, v in vars(self.loaded.namespace).items() if not k.startswith("__")})
         elif path and module.__spec__.submodule_search_locations is None:
             self.loaded.execute(path, module)
         elif path:
@@ -470,8 +498,10 @@ def _comments(text):
 
 
 def _packages(path):
-    """The folders of the packages that a file is in, innermost first."""
-    return itertools.takewhile(lambda folder: (folder / "__init__.py").exists(), pathlib.Path(path).parents)
+    """The folders of the packages that a file is in, innermost first: those with __init__.py, and as many as its relative imports go up."""
+    text = "" if str(path).endswith(".ipynb") else pathlib.Path(path).read_text(encoding="utf-8-sig", errors="replace")
+    up = max((len(dots) for dots in re.findall(r"^\s*from\s+(\.+)", text, re.M)), default=0)
+    return [folder for _, folder in itertools.takewhile(lambda at: at[0] < up or (at[1] / "__init__.py").exists(), enumerate(pathlib.Path(path).parents))]
 
 
 def _free_name(path):
@@ -541,11 +571,51 @@ def _without_magic(lines):
             drop(at if at in magic else magic[0])
 
 
+class _Usual(ast.NodeTransformer):
+    """Writes as usual: Base.__init__(self, ...), self.__setattr__(name, value), and self.x, a list that becomes self.x = ModuleList(self.x)."""
+
+    def visit_FunctionDef(self, node):
+        self.generic_visit(node)
+        for at, part in enumerate(node.body if node.name == "__init__" else ()):
+            call = part.value if isinstance(part, ast.Assign) else None
+            if isinstance(call, ast.Call) and _dotted(call.func).endswith(("ModuleList", "Sequential")) and len(call.args) == 1:
+                name = ast.unparse(part.targets[0])
+                before = [n for earlier in node.body[:at] for n in ast.walk(earlier)]
+                if ast.unparse(call.args[0]) in (name, f"*{name}") and any(
+                    isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == name and isinstance(n.value, ast.List) for n in before):
+                    rename = _Local(name, part.targets[0].attr + "_list")
+                    node.body[:at] = [rename.visit(earlier) for earlier in node.body[:at]]
+                    call.args[0] = rename.visit(call.args[0])
+        return node
+
+    def visit_Call(self, node):
+        self.generic_visit(node)
+        own = bool(node.args) and getattr(node.args[0], "id", "") == "self"
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "__init__" and own and _dotted(node.func.value).endswith("Module"):
+            node.func.value = ast.copy_location(ast.Call(ast.copy_location(ast.Name("super", ast.Load()), node), [], []), node)
+            del node.args[0]
+        elif isinstance(node.func, ast.Attribute) and node.func.attr == "__setattr__" and getattr(node.func.value, "id", "") == "self":
+            node.args.insert(0, node.func.value)
+            node.func = ast.copy_location(ast.Name("setattr", ast.Load()), node)
+        return node
+
+
+class _Local(ast.NodeTransformer):
+    """Makes an attribute of self a local name."""
+
+    def __init__(self, text, name):
+        self.text, self.name = text, name
+
+    def visit_Attribute(self, node):
+        self.generic_visit(node)
+        return ast.copy_location(ast.Name(self.name, node.ctx), node) if ast.unparse(node) == self.text else node
+
+
 def _plain(node):
     """Leaves out what would hide a function's Python, and notices about packages that are not there."""
     for part in ast.walk(node):
         if isinstance(part, _DEFINITIONS):
-            part.decorator_list = [d for d in part.decorator_list if not COMPILES.match(_dotted(d))]
+            part.decorator_list = [d for d in part.decorator_list if not HIDES.match(_dotted(d))]
         elif isinstance(part, ast.ExceptHandler):
             part.body = [p for p in part.body if not _is_notice(p)] or [ast.copy_location(ast.Pass(), part)]
     return node

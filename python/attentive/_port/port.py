@@ -363,7 +363,7 @@ def text_of(options, loaded, unit, driver, notes):
         parts = [re.sub(r"torch::nn::LayerNorm(?=Impl|Options|\b)", "attentive::compat::LayerNorm", part) for part in parts]
     translation = Translation(
         unit.space, holder, wrapped("\n".join(parts)), "", len(driver.calls), list(dict.fromkeys(unit.recognised)), unit.composed,
-        list(dict.fromkeys([*notes, *unit.notes, *extra])), unit.never_ran, [], components, hidden)
+        list(dict.fromkeys([*notes, *unit.notes, *extra, *(f"source of the installed package {name} was translated; see its licence" for name in loaded.adopted)])), unit.never_ran, [], components, hidden)
     translation.driver = driver_text(file, unit, driver, functions, holder)
     return translation
 

@@ -37,7 +37,7 @@ _REASONS = {
     "leaves PyTorch; write it with functions of torch": "numpy from_numpy tolist",
     "is not translated; hooks have no place in the C++": "register_hook",
     "reads boolean masks as numbers in C++; use nn.MultiheadAttention or F.scaled_dot_product_attention": "multi_head_attention_forward",
-    "asks for a type, which C++ knows; remove the test": "is_tensor",
+    "has both answers; test it in an if of its own": "is_tensor",
     "has other results in C++; move it out of the class": "unique unique_consecutive stft istft",
     "is not translated; use nn.EmbeddingBag": "embedding_bag",
 }
@@ -80,6 +80,7 @@ def literal(value):
             return f"std::vector<std::string>{{{', '.join(map(literal, value))}}}"
         numbers = isinstance(value, list) and {type(item) for item in value} == {int, float}
         return f"{{{', '.join(literal(float(item) if numbers else item) for item in value)}}}"
+    value = value.dtype if type(value) is type(torch.FloatTensor) else value
     if value in DTYPES if isinstance(value, torch.dtype) else False:
         return DTYPES[value]
     if isinstance(value, torch.device):

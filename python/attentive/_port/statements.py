@@ -614,6 +614,8 @@ class Statements:
             self.out(f"{self.member(target.attr)} = {code};")
         elif isinstance(target, ast.Subscript):
             self.assign(target, self.stand_for(code, kind, target), node)
+        elif isinstance(target, ast.Tuple | ast.List):
+            self.unpack(target, self.stand_for(code, kind, target), node)
         else:
             raise Refusal(f"an assignment to `{ast.unparse(target)[:60]}`", node)
 

@@ -38,6 +38,15 @@ std::vector<T> part_of(const std::vector<T>& items, int64_t low, int64_t high = 
   for (int64_t at = within(low); at < within(high); at += step) part.push_back(items[at]);
   return part;
 }""",
+    "part_back": """/// Python's items[first:end:step] of a list, with a negative step.
+template <class T>
+std::vector<T> part_back(const std::vector<T>& items, std::optional<int64_t> first, std::optional<int64_t> end, int64_t step) {
+  const auto size = static_cast<int64_t>(items.size());
+  const auto within = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + size : at, -1, size - 1); };
+  std::vector<T> part;
+  for (int64_t at = first ? within(*first) : size - 1; at > (end ? within(*end) : -1); at += step) part.push_back(items[at]);
+  return part;
+}""",
     "part_by": """/// Python's items[part] of a list, for a slice without step.
 template <class T>
 std::vector<T> part_by(const std::vector<T>& items, const torch::indexing::Slice& part) {

@@ -181,6 +181,8 @@ CLASSES = [
     idiom("Weighed", "(32, 24, 16)", X, name="Weighed_deep"),
     idiom("TupleTail", "32", X),
     idiom("KeptKeywords", "width=32, scale=0.5", X),
+    idiom("OldSpelling", "32, 4", f"x={X}, y=x"),
+    idiom("ListSlices", "[16, 32, 64]", "randn(B, T, 16), randn(B)"),
     idiom("Grid", "32, torch.arange(320.0).view(10, 32).sin()", "randn(B, 2 * T, 32), T, 2"),
     idiom("PackedLSTM", "32", f"{X}, arange(T, T - B, -1)"),
     idiom("Memories", "32", f"{X}, ones(B, T, 32).tril(3)"),

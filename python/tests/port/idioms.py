@@ -1,5 +1,6 @@
 """Classes of ways to write Python that are not about attention: numpy's tables, plain objects, dicts, lists of parameters."""
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -659,3 +660,90 @@ class KeptKeywords(nn.Module):
 
     def forward(self, x):
         return self.proj(x) * self.settings["scale"]
+
+
+def keeps_arguments(init):
+    """Remembers what a constructor was given, which changes nothing else."""
+
+    @functools.wraps(init)
+    def wrapped(self, *args, **kwargs):
+        self.given = (args, kwargs)
+        init(self, *args, **kwargs)
+
+    return wrapped
+
+
+@functools.lru_cache(maxsize=8)
+def causal(length):
+    return torch.ones(length, length).tril() == 0
+
+
+def told_weights(layer):
+    for name, _ in layer.named_parameters():
+        if "weight" in name:
+            weight = getattr(layer, name)
+            weight.data.uniform_(-0.1, 0.1)
+
+
+class OldSpelling(nn.Module):
+    """Spellings from before PyTorch 1.0, and a layout that is a word."""
+
+    @keeps_arguments
+    def __init__(self, width, heads, dtype=torch.float32):
+        nn.Module.__init__(self)
+        self.heads = heads
+        for name in ["w_q", "w_k"]:
+            self.__setattr__(name, nn.Parameter(torch.FloatTensor(heads, width, width // heads).fill_(0.1)))
+        self.rnn = nn.GRU(width, width, batch_first=True)
+        told_weights(self.rnn)
+        self.norm = nn.LayerNorm(width, dtype=dtype)
+        self.layers = [nn.Linear(width, width), nn.Tanh()]
+        for _ in range(heads):
+            self.layers.append(nn.Linear(width, width))
+        self.layers = nn.Sequential(*self.layers)
+        table = torch.tensor([[place / 10.0 ** (n // 2) for n in range(width)] for place in range(16)])
+        table[:, 0::2] = np.sin(table[:, 0::2])
+        self.table = table
+
+    def forward(self, x, y):
+        layout = "b h t d" if self.heads > 1 else "b t h d"
+        keys = layout.replace("t", "s")
+        q, k = torch.einsum("btc,hcd->bhtd", x, self.w_q), torch.einsum("btc,hcd->bhtd", y, self.w_k)
+        scores = torch.einsum(f"{layout},{keys}->b h t s", q, k)
+        if x.data_ptr() == y.data_ptr():
+            try:
+                scores = scores.masked_fill(causal(x.size(1)), float(np.finfo(torch.tensor(0, dtype=x.dtype).numpy().dtype).min))
+            except RuntimeError:
+                print(scores.shape)
+                raise
+        out = scores.mean(1).softmax(-1) @ y
+        out = self.rnn(out)
+        out = out[0]
+        if not torch.is_tensor(x):
+            out = out + 1
+        out = self.norm(self.layers(out)) + self.table[: x.size(1)].to(dtype=float).float()
+        return out.view(*x.shape[:-1], self.heads, -1).flatten(2)
+
+
+class ListSlices(nn.Module):
+    """Slices of lists: from behind, as objects, assigned; and indices made of as many parts as a tensor has."""
+
+    def __init__(self, widths):
+        super().__init__()
+        self.downs = nn.ModuleList([nn.Linear(a, b) for a, b in zip(widths[:-1], widths[1:])])
+        self.ups = nn.ModuleList([nn.Linear(a, b) for a, b in zip(widths[::-1], widths[-2::-1])])
+
+    def forward(self, x, gate):
+        for down in self.downs:
+            x = torch.relu(down(x))
+        for up in self.ups:
+            x = up(x)
+        sizes, middle = [-1] * len(x.shape), slice(1, 2)
+        sizes[middle] = x.shape[middle]
+        gate = gate[(..., *((None,) * (x.dim() - gate.dim())))]
+        (low, high), (first, _) = map(self.halves, (x, x * 2))
+        return gate.expand(*sizes) * (torch.cat([low, first], -1) + x[(slice(None), slice(1, None))].mean(1, keepdim=True)) + high.mean()
+
+    def halves(self, x):
+        low, high = x.chunk(2, dim=-1)
+        return low, high
