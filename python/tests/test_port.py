@@ -179,12 +179,18 @@ def test_classes_of_an_installed_package(tmp_path, monkeypatch):
     (tmp_path / "site/small_layers/gates.py").write_text(INSTALLED)
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     (tmp_path / "mine/of/user").mkdir(parents=True)
-    path = tmp_path / "mine/of/user/net.py"
-    path.write_text("from torch import nn\nfrom small_layers import Gate, halved\n\nclass Net(nn.Module):\n"
-                    "    def __init__(self, width):\n        super().__init__()\n        self.gate = Gate(width, drop=0.25)\n\n"
-                    "    def forward(self, x):\n        return halved(self.gate(x))\n")
-    result = port.build(Options(str(path), "Net", "net", "8", ["randn(B, T, 8)"]), None)
-    assert "class GateImpl" in result.header and "gate->forward(x) / 2" in result.header
+    folder = tmp_path / "mine/of/user"
+    (folder / "norms.py").write_text("from torch import nn\n\nclass Norm(nn.LayerNorm):\n    pass\n")
+    (folder / "parts.py").write_text("from torch import nn\nfrom norms import Norm\n\nclass Part(nn.Module):\n    def __init__(self, width):\n"
+                                     "        super().__init__()\n        self.norm = Norm(width)\n\n    def forward(self, x):\n"
+                                     "        return self.norm(x)\n")
+    (folder / "net.py").write_text("from torch import nn\nfrom small_layers import Gate, halved\nfrom norms import Norm\nfrom parts import Part\n\n"
+                                   "class Net(nn.Module):\n    def __init__(self, width):\n        super().__init__()\n"
+                                   "        self.gate, self.norm, self.part = Gate(width, drop=0.25), Norm(width), Part(width)\n\n"
+                                   "    def forward(self, x):\n        return halved(self.gate(self.part(self.norm(x))))\n")
+    result = port.build(Options(str(folder / "net.py"), "Net", "net", "8", ["randn(B, T, 8)"]), None)
+    for name in ("Gate", "Norm", "Part", "Net"):
+        assert result.header.count(f"class {name}Impl") == 1
     assert any("small_layers" in note and "licence" in note for note in result.notes)
 
 

@@ -339,6 +339,8 @@ class Loaded:
         package = getattr(module, "__name__", "").split(".")[0]
         if not wanted or not path.endswith(".py") or package in sys.stdlib_module_names or package in ("torch", "numpy", "einops", "attentive", __package__.split(".")[0]):
             return value
+        if path in self.sources and self.sources[path].module is module:
+            return value  # the user's own
         if path not in self.sources:
             self.sources[path] = source = _read(path, types.ModuleType(module.__name__), self)
             vars(source.module).update(vars(module), **{HOOK: self.recorder})
@@ -574,8 +576,17 @@ def _without_magic(lines):
 class _Usual(ast.NodeTransformer):
     """Writes as usual: Base.__init__(self, ...), self.__setattr__(name, value), and self.x, a list that becomes self.x = ModuleList(self.x)."""
 
+    base = None  # the class's only base
+
+    def visit_ClassDef(self, node):
+        outer, self.base = self.base, _dotted(node.bases[0]).rpartition(".")[2] if len(node.bases) == 1 else None
+        self.generic_visit(node)
+        self.base = outer
+        return node
+
     def visit_FunctionDef(self, node):
         self.generic_visit(node)
+        names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
         for at, part in enumerate(node.body if node.name == "__init__" else ()):
             call = part.value if isinstance(part, ast.Assign) else None
             if isinstance(call, ast.Call) and _dotted(call.func).endswith(("ModuleList", "Sequential")) and len(call.args) == 1:
@@ -583,7 +594,8 @@ class _Usual(ast.NodeTransformer):
                 before = [n for earlier in node.body[:at] for n in ast.walk(earlier)]
                 if ast.unparse(call.args[0]) in (name, f"*{name}") and any(
                     isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == name and isinstance(n.value, ast.List) for n in before):
-                    rename = _Local(name, part.targets[0].attr + "_list")
+                    words = itertools.accumulate(itertools.repeat("_"), initial=part.targets[0].attr + "_list")
+                    rename = _Local(name, next(word for word in words if word not in names))
                     node.body[:at] = [rename.visit(earlier) for earlier in node.body[:at]]
                     call.args[0] = rename.visit(call.args[0])
         return node
@@ -591,7 +603,7 @@ class _Usual(ast.NodeTransformer):
     def visit_Call(self, node):
         self.generic_visit(node)
         own = bool(node.args) and getattr(node.args[0], "id", "") == "self"
-        if isinstance(node.func, ast.Attribute) and node.func.attr == "__init__" and own and _dotted(node.func.value).endswith("Module"):
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "__init__" and own and self.base and _dotted(node.func.value).rpartition(".")[2] == self.base:
             node.func.value = ast.copy_location(ast.Call(ast.copy_location(ast.Name("super", ast.Load()), node), [], []), node)
             del node.args[0]
         elif isinstance(node.func, ast.Attribute) and node.func.attr == "__setattr__" and getattr(node.func.value, "id", "") == "self":
