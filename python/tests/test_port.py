@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -192,6 +193,20 @@ def test_classes_of_an_installed_package(tmp_path, monkeypatch):
     for name in ("Gate", "Norm", "Part", "Net"):
         assert result.header.count(f"class {name}Impl") == 1
     assert any("small_layers" in note and "licence" in note for note in result.notes)
+
+
+def test_activations_of_transformers(tmp_path):
+    pytest.importorskip("transformers")
+    path = tmp_path / "net.py"
+    path.write_text("import torch\nfrom torch import nn\nfrom transformers.activations import ACT2FN\n\nLAYERS = {'leaky': nn.LeakyReLU(0.2)}\n\n"
+                    "class Net(nn.Module):\n    def __init__(self, act, old='gelu_new'):\n        super().__init__()\n"
+                    "        self.act, self.old, self.leak = ACT2FN[act], ACT2FN[old], LAYERS['leaky']\n"
+                    "        self.new = float(torch.__version__[:3]) >= 2.0\n\n"
+                    "    def forward(self, x):\n        return self.old(self.act(x)) + self.leak(x)\n")
+    header = port.build(Options(str(path), "Net", "net", "'silu'", ["randn(B, T, 8)"]), None).header
+    assert "torch::nn::SiLU()" in header and '.approximate("tanh")' in header and ".negative_slope(0.2)" in header and re.search(r"= 2\.\d >= 2", header)
+    with pytest.raises(Refusal, match="ACT2FN\\['quick_gelu'\\] has no translation"):
+        port.build(Options(str(path), "Net", "net", "'quick_gelu'", ["randn(B, T, 8)"]), None)
 
 
 def test_check_writes_nothing_and_force_replaces(small, capsys):

@@ -839,6 +839,11 @@ class Expressions:
             return f"{base}.end()[{at}]" if isinstance(at, int) and at < 0 else f"{base}[{self.code(index)}]"
         if isinstance(value, ast.Name) and value.id in self.displays and isinstance(self.constant(index), str):
             return self.code(dict(self.displays[value.id])[self.constant(index)])
+        made = self.modules(node) if isinstance(kind, Config) and isinstance(self.static(value), dict) else []
+        if made and type(made[0]).__module__ == "torch.nn.modules.activation" and not list(made[0].parameters()):
+            self.word(index)  # the C++ checks it
+            keywords = {name: Operand(self.literal(held), kind_of(held), held) for name, held in vars(made[0]).items() if name in made[0].__constants__}
+            return self.at(node, modules.construct, type(made[0]), [], {k: v for k, v in keywords.items() if k != "inplace"})
         if isinstance(kind, Config) and isinstance(word := self.word(index), str):
             self.unit.struct(kind)
             return "{}" if self.kind(node) == kinds.NONE else f"{self.primary(value)}.{identifier(word)}"
@@ -855,6 +860,8 @@ class Expressions:
         if isinstance(value, ast.Attribute) and value.attr == "_modules" and isinstance(self.kind(node), Module):
             owner = "" if self.is_self(value.value) else f"{self.code(value.value)}->"
             return f"{owner}named_children()[{self.code(index)}]->as<{names.implementation(self.kind(node))}>()"
+        if kind == kinds.STR and isinstance(self.static(value), str) and len(set(self.values(node))) == 1:
+            return self.literal(self.values(node)[0], node)
         raise Refusal(f"`{ast.unparse(node)[:60]}`: {names.describe(kind)} cannot be indexed here", node)
 
     def chosen(self, pairs, index, node):
@@ -1429,7 +1436,7 @@ class Expressions:
         if name == "einsum" and isinstance(self.constant(node.args[-1]), str):
             return self.at(node, einops.einsum, [self.operand(a) for a in node.args[:-1]], self.constant(node.args[-1]))
         if not isinstance(pattern, str):
-            raise Refusal("an einops pattern that is no constant", node)
+            return self.einops_by_word(name, node)
         first = node.args[0]
         kind = self.kind(first)
         if name in ("rearrange_many", "repeat_many"):
@@ -1446,6 +1453,21 @@ class Expressions:
         if name == "reduce":
             return self.at(node, einops.reduce, operand, pattern, self.constant(node.args[2]), sizes)
         return self.at(node, getattr(einops, name), operand, pattern, sizes)
+
+    def einops_by_word(self, name, node):
+        """A call whose pattern was one of a few words, which C++ tells apart as it runs."""
+        word = node.args[1] if len(node.args) > 1 else None
+        words = sorted(set(self.values(word))) if isinstance(word, ast.Name) and self.kind(word) == kinds.STR else []
+        if not 1 < len(words) < 5:
+            raise Refusal("an einops pattern that is no constant", node)
+        code, texts = self.code(word), []
+        self.out(f"TORCH_CHECK({' || '.join(f'{code} == {self.literal(one)}' for one in words)}, {self.literal(ast.unparse(word) + ' was none of the recorded words')});")
+        for one in words:
+            call = ast.copy_location(ast.Call(node.func, [node.args[0], self.synthetic(one, node), *node.args[2:]], node.keywords), node)
+            call.uid = node.uid
+            texts.append(self.call_einops(name, call))
+        *others, last = texts
+        return "(" + "".join(f"{code} == {self.literal(one)} ? {text} : " for one, text in zip(words, others, strict=False)) + last + ")"
 
     def call_partial(self, target, node):
         call = ast.copy_location(ast.Call(node.func, list(node.args), list(node.keywords)), node)
@@ -1523,6 +1545,8 @@ class Expressions:
                 return self.code(argument)
             return self.literal(values.pop()) if len(values) == 1 else f"std::to_string({self.code(argument)})"
         kind = self.kind(argument)
+        if kind == kinds.STR and self.code(argument).startswith('"'):
+            return self.literal(cls(ast.literal_eval(self.code(argument))))
         text = {int: "int64_t", float: "double"}[cls]
         if isinstance(kind, Tensor):
             return f"{self.primary(argument)}.item<{text}>()"

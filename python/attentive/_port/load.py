@@ -320,7 +320,9 @@ class Loaded:
             name = alias.asname or alias.name.split(".")[0]
             try:
                 self._run(ast.Module([ast.copy_location(one, node)], []), space, source.path)
-                if isinstance(node, ast.ImportFrom) and name in space:
+                if isinstance(node, ast.ImportFrom) and alias.name == "ACT2FN":
+                    space[name] = _Activations()
+                elif isinstance(node, ast.ImportFrom) and name in space:
                     space[name] = self._adopted(alias.name, space[name])
             except Exception as error:
                 package = getattr(error, "name", None) if isinstance(error, ModuleNotFoundError) else None
@@ -571,6 +573,24 @@ def _without_magic(lines):
                     drop(n)
                 return lines, dropped
             drop(at if at in magic else magic[0])
+
+
+class _Activations(dict):
+    """The activations of transformers by name, as layers of PyTorch."""
+
+    _PLAIN = {
+        **{"gelu": "GELU", "gelu_python": "GELU", "silu": "SiLU", "swish": "SiLU", "relu": "ReLU", "tanh": "Tanh", "sigmoid": "Sigmoid"},
+        **{"relu6": "ReLU6", "leaky_relu": "LeakyReLU", "mish": "Mish", "linear": "Identity"},
+    }
+    _TANH = {"gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_accurate"}
+
+    def __contains__(self, name):
+        return name in self._PLAIN or name in self._TANH
+
+    def __missing__(self, name):
+        if name not in self:
+            raise Refusal(f"ACT2FN[{name!r}] has no translation; give ACT2FN with --set")
+        return nn.GELU(approximate="tanh") if name in self._TANH else getattr(nn, self._PLAIN[name])()
 
 
 class _Usual(ast.NodeTransformer):

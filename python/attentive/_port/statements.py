@@ -31,6 +31,9 @@ class Statements:
                 self.commented = max(self.commented, body[-1].end_lineno)
                 return
             self.statement(statement)
+            if isinstance(statement, ast.Return | ast.Raise):
+                self.commented = max(self.commented, getattr(body[-1], "end_lineno", 0))
+                return
 
     def never_reached(self, node):
         """Whether no part of a statement ran, which follows an `if` that returns."""
@@ -65,7 +68,7 @@ class Statements:
 
     @staticmethod
     def initial(kind):
-        return {kinds.INT: " = 0", kinds.FLOAT: " = 0", kinds.BOOL: " = false"}.get(kind, "{nullptr}" if isinstance(kind, Module) else "")
+        return {kinds.INT: " = 0", kinds.FLOAT: " = 0", kinds.BOOL: " = false", kinds.DEVICE: " = torch::kCPU"}.get(kind, "{nullptr}" if isinstance(kind, Module) else "")
 
     # Comments.
 
@@ -1314,7 +1317,7 @@ class Statements:
             return self.iterate_values(f"{self.primary(items)}.unbind(0)", self.element_kind(kind, 0), target, node)
         if isinstance(kind, List | Size) or kind == kinds.RANGE or (isinstance(kind, Tuple) and len(set(kind.items)) == 1) or kinds.is_tensors(kind):
             item = self.element_kind(kind, 0)
-            code = self.code(items)
+            code = self.as_vector(items) if isinstance(kind, Tuple) and isinstance(items, ast.Name) and not self.is_vector(items) else self.code(items)
             if isinstance(items, ast.Tuple | ast.List) and isinstance(item, Module):
                 raise Refusal("a loop over a display of modules", node)
             return self.iterate_values(code if not code.startswith("{") else f"std::vector<{cpp_type(item, node)}>{code}", item, target, node)
