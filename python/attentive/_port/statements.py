@@ -1317,7 +1317,10 @@ class Statements:
             return self.iterate_values(f"{self.primary(items)}.unbind(0)", self.element_kind(kind, 0), target, node)
         if isinstance(kind, List | Size) or kind == kinds.RANGE or (isinstance(kind, Tuple) and len(set(kind.items)) == 1) or kinds.is_tensors(kind):
             item = self.element_kind(kind, 0)
-            code = self.as_vector(items) if isinstance(kind, Tuple) and isinstance(items, ast.Name) and not self.is_vector(items) else self.code(items)
+            if isinstance(kind, Tuple) and isinstance(items, ast.Name) and not self.is_vector(items):
+                code = "{" + ", ".join(map(self.code, self.starless([ast.copy_location(ast.Starred(items, ast.Load()), items)]))) + "}"
+            else:
+                code = self.code(items)
             if isinstance(items, ast.Tuple | ast.List) and isinstance(item, Module):
                 raise Refusal("a loop over a display of modules", node)
             return self.iterate_values(code if not code.startswith("{") else f"std::vector<{cpp_type(item, node)}>{code}", item, target, node)
