@@ -758,6 +758,8 @@ class Expressions:
             return self.code(ran)
         kind = self.kind(node)
         texts = [self.typed_branch(part, kind) for part in (node.body, node.orelse)]
+        if isinstance(body, Tensor) != isinstance(other, Tensor):  # a number beside a tensor
+            texts = [f"torch::scalar_tensor({text})" if held in kinds.NUMBERS else text for text, held in zip(texts, (body, other), strict=True)]
         return f"({test} ? {texts[0]} : {texts[1]})"
 
     def typed_branch(self, node, kind):
@@ -1238,6 +1240,9 @@ class Expressions:
             chain = [type(child) for module in found if isinstance(module, nn.Sequential) for child in module]
             if any(modules.returns_tuple(child) for child in chain if not is_own(child)):
                 raise Refusal("an nn.Sequential that holds a module with several results", node)
+            if len(node.args) == 1 and any(isinstance(module, nn.Sequential) and not len(module) for module in found):
+                self.unit.helper("through")  # C++ refuses what Python hands through
+                return f"through({target}, {self.code(node.args[0])})"
             return f"{target}->forward({', '.join(self.code(a) for a in node.args)})"
         arguments = [self.operand(a) for a in self.starless(node.args)]
         keywords = self.keywords(node)

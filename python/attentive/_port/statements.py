@@ -3,6 +3,7 @@
 import ast
 import functools
 import inspect
+import re
 
 import torch
 from torch import nn
@@ -1132,10 +1133,13 @@ class Statements:
             more = "".join(f" && {primary(self.condition(part))}" for part in further)
             more = f"; {local} != nullptr{more}" if more else ""
             self.out(f"{'if' if first else '} else if'} (auto* {local} = {identifier(name)}.as<{names.implementation(kind)}>(){more}) {{")
-            first = False
+            first, at = False, len(self.lines)
             saved = self.commented
             self.branch(node, "body")
             self.commented = saved
+            if not further and not any(re.search(rf"\b{local}\b", text) for _, text in self.lines[at:]):
+                depth, text = self.lines[at - 1]
+                self.lines[at - 1] = depth, text.replace(f"auto* {local} = ", "")
             del self.narrowed[name], self.renamed[name]
         if first:  # no module is of these classes
             self.statements(node.orelse if self.ran(node, "orelse") else [])

@@ -126,6 +126,10 @@ template <class T>
 std::vector<T> reversed_list(const std::vector<T>& items) {
   return std::vector<T>(items.rbegin(), items.rend());
 }""",
+    "through": """/// Python's call of an nn.Sequential, which returns its argument if there are no layers.
+inline torch::Tensor through(torch::nn::Sequential& layers, const torch::Tensor& x) {
+  return layers->is_empty() ? x : layers->forward(x);
+}""",
     "apply_to": """/// Python's Module.apply: the children first.
 inline void apply_to(torch::nn::Module& module, const std::function<void(torch::nn::Module&)>& function) {
   for (const auto& child : module.children()) apply_to(*child, function);

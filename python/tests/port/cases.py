@@ -183,6 +183,7 @@ CLASSES = [
     idiom("KeptKeywords", "width=32, scale=0.5", X),
     idiom("OldSpelling", "32, 4", f"x={X}, y=x"),
     idiom("ListSlices", "[16, 32, 64]", "randn(B, T, 16), randn(B)"),
+    idiom("EmptyLayers", "32", X, f"{X}, rand(B, T)"),
     idiom("Grid", "32, torch.arange(320.0).view(10, 32).sin()", "randn(B, 2 * T, 32), T, 2"),
     idiom("PackedLSTM", "32", f"{X}, arange(T, T - B, -1)"),
     idiom("Memories", "32", f"{X}, ones(B, T, 32).tril(3)"),
