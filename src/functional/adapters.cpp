@@ -179,7 +179,7 @@ at::Tensor with_addition(const at::Tensor& y, const at::Tensor& addition) {
 }
 
 at::Tensor dense_addition(const AdaptedRows& rows, const at::Tensor& weight) {
-  const auto product = dense_product(rows);
+  auto product = dense_product(rows);
   if (!rows.adapter->magnitude.defined()) return product;
   const auto base = rows_of_weight(rows, weight).to(product.scalar_type()), sum = base + product;
   return sum * magnitude_factors(rows, sum).unsqueeze(1) - base;

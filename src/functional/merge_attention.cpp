@@ -48,6 +48,7 @@ AttentionResult merge_attention(const std::vector<AttentionResult>& parts) {
   auto wide = at::kFloat;
   for (const auto& part : parts) wide = c10::promoteTypes(wide, part.logsumexp.scalar_type());
   std::vector<at::Tensor> given;
+  given.reserve(parts.size());
   for (const auto& part : parts) given.push_back(part.logsumexp.to(wide));
   const auto logsumexps = at::stack(given);  // (parts, ..., Tq)
 

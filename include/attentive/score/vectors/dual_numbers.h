@@ -178,7 +178,7 @@ inline Slope choose(Int condition, NoSlope, const Slope& no) {
 }
 /// After a function that does not change with its operand: 0, but NaN if the slope is no finite number.
 inline Slope stopped(const Slope& a) {
-  const Vec rest = vec(a.x) - vec(a.x);
+  const Vec rest = vec(a.x) - vec(a.x);  // NOLINT(misc-redundant-expression): 0, or NaN
   return {lanes_of(rest), mask_of(is_nan(rest))};
 }
 
