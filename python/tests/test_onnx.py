@@ -21,7 +21,8 @@ def cases():
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the generators overflow on purpose
-        return [case for case in collect_testcases("Attention") if not case.name.endswith("_expanded")]
+        found = collect_testcases()  # a second call returns what the first did, whatever operator it names
+        return [case for case in found if case.name.startswith("test_attention") and not case.name.endswith("_expanded")]
 
 
 def tensor(x):

@@ -117,7 +117,8 @@ def cases():
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return [case for case in collect_testcases("LinearAttention") if not case.name.endswith("_expanded")]
+        found = collect_testcases()  # a second call returns what the first did, whatever operator it names
+        return [case for case in found if case.name.startswith("test_linear_attention") and not case.name.endswith("_expanded")]
 
 
 CASES = cases()
