@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/guide/python.md").read_text(encoding="utf-8")

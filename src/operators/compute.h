@@ -82,10 +82,11 @@ inline at::Tensor nothing(const at::TensorOptions& options) {
 /// Returns x with the strides of at::empty_like(like), which are those of `like` itself if it has no gaps.
 /// The stride of a dimension of one item says nothing about memory, so that it alone is no reason to copy.
 inline at::Tensor laid_like(const at::Tensor& x, const at::Tensor& like) {
-  const auto promised = like.is_non_overlapping_and_dense() ? like : at::empty_like(like);
+  const bool dense = like.is_non_overlapping_and_dense();
+  const auto promised = dense ? like : at::empty_like(like);
   bool same = true;
   for (int64_t d = 0; d < x.dim(); ++d) same &= x.size(d) <= 1 || x.stride(d) == promised.stride(d);
-  if (!same) return at::empty_like(like).copy_(x);
+  if (!same) return (dense ? at::empty_like(like) : promised).copy_(x);
   return x.strides() == promised.strides() ? x : x.as_strided(x.sizes(), promised.strides());
 }
 

@@ -242,13 +242,18 @@ class Loaded:
             source.definitions = source.tree, found
         return [node for node in source.definitions[1] if isinstance(node, kinds) and wanted(node)]
 
-    def execute(self, path, module):
-        """Fills a module with what its file defines."""
+    def _source(self, path, module):
+        """Reads a file, whose definitions are to be compiled in `module`."""
         source = self.sources[path] = _read(path, module, self)
-        module.__file__ = path
         vars(module)[HOOK] = self.recorder
         linecache.cache[path] = (len(source.text), None, source.text.splitlines(True), path)
         source.tree = number(_Usual().visit(ast.parse(source.text, path)))
+        return source
+
+    def execute(self, path, module):
+        """Fills a module with what its file defines."""
+        source = self._source(path, module)
+        module.__file__ = path
         for statement in source.tree.body:
             if path == self.main:
                 for name in self._settings:
@@ -344,10 +349,9 @@ class Loaded:
         if path in self.sources and self.sources[path].module is module:
             return value  # the user's own
         if path not in self.sources:
-            self.sources[path] = source = _read(path, types.ModuleType(module.__name__), self)
-            vars(source.module).update(vars(module), **{HOOK: self.recorder})
-            linecache.cache[path] = (len(source.text), None, source.text.splitlines(True), path)
-            source.tree = number(_Usual().visit(ast.parse(source.text, path)))
+            copy = types.ModuleType(module.__name__)
+            vars(copy).update(vars(module))
+            self._source(path, copy)
         source = self.sources[path]
         space = vars(source.module)
         node = next((n for n in source.tree.body if isinstance(n, _DEFINITIONS + (ast.Assign,)) and name in _bound(n)), None)
