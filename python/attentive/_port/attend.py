@@ -492,6 +492,8 @@ class _Finder:
             return  # a softmax does not depend on it
         if self.view.kind(node) not in (kinds.Tensor("f", rank) for rank in (None, *range(7))):
             raise _No("what is added to the scores is not a floating-point tensor")
+        if any(kind in kinds.NUMBERS for kind in self.view.raw_kinds(node)):
+            raise _No("what is added to the scores is a number at times")
         self.mask(node, "bias", conditions, statement, None)
         self.masks[-1].sign = sign
 
@@ -1018,7 +1020,7 @@ def _term(mask, plan, shape, values):
     else:
         x = values[mask.node.uid]
     if mask.form in ("bias", "call"):
-        x = _scaled(x.double() * mask.sign, mask.factors, values)
+        x = _scaled(torch.as_tensor(x).double() * mask.sign, mask.factors, values)
     if mask.view:
         x = x.expand([values[size.uid] for size in mask.view[0]]).reshape([values[size.uid] for size in mask.view[1]])
     x = x.reshape([1] * (len(shape) - x.dim()) + list(x.shape))

@@ -82,7 +82,8 @@ def not_persistent(module):
 
 def losses(make, first, training):
     """The losses of the first steps in train mode, on one batch."""
-    module = _made(make, first).train()
+    module = _made(make, first)
+    module.train()
     name, options = optimizer(training.spec)
     optimize = getattr(torch.optim, name)(module.parameters(), **options)
     values = []
@@ -154,7 +155,8 @@ def _run(run, make, call, first):
 
 def _once(run, make, call, first, input_gradients):
     dtype, contents = getattr(torch, run.dtype), {}
-    module = _made(make, first).train(run.train)
+    module = _made(make, first)
+    module.train(run.train)  # an own train() may return nothing
     for tensor in (*module.parameters(), *module.buffers()):
         if tensor.is_floating_point() and dtype != torch.float32:
             tensor.data = tensor.data.to(dtype)

@@ -576,6 +576,9 @@ class ClassTranslation:
         cpp = name if name == "forward" else names.member(name, self.unit.class_names)
         if name == "__call__":
             cpp = "operator()"
+        if name == "train":
+            return [*documentation(ast.get_docstring(tree), "  "), f"  void train(bool {identifier(signature.live()[0].name)} = true) override {{",
+                    *indented(translator.lines, 2), "  }"]
         static = "static " if any(getattr(d, "id", "") in ("staticmethod", "classmethod") for d in tree.decorator_list) else ""
         overrides = name != "forward" and any(is_own(b) and name in self.unit.needed(b) for b in self.cls.__mro__[1:])
         static = "virtual " if derived and not static else static
@@ -826,6 +829,8 @@ class Unit:
                 if self.recorder.called(self.loaded.definition(base.forward)[1]):
                     self.needs.setdefault(base, {})["forward"] = True
                 break
+        if "train" in vars(cls) and self.recorder.called(self.loaded.definition(cls.train)[1]):
+            self.needs.setdefault(cls, {})["train"] = True
         try:
             self.items.append(("class", cls, translation.text()))
         except Refusal as refusal:
@@ -926,7 +931,7 @@ class Unit:
             if argument.arg != first:
                 parameters.append(self.parameter(argument, tree, path, owners, defaults, argument.arg in stored))
                 parameters[-1].changed |= isinstance(parameters[-1].kind, Tensor) and argument.arg in mutated
-                if isinstance(parameters[-1].kind, List | Config) and argument.arg in mutated:
+                if isinstance(parameters[-1].kind, List | Config | kinds.Map) and argument.arg in mutated:
                     parameters[-1].template = f"{cpp_type(parameters[-1].kind)}&"
         if arguments.vararg is not None:
             kind = recorder.argument(tree, arguments.vararg.arg, owners)

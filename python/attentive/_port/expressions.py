@@ -4,6 +4,7 @@ import ast
 import builtins
 import functools
 import inspect
+import itertools
 import math
 import operator
 import re
@@ -21,6 +22,7 @@ from .kinds import (
     Function,
     List,
     Many,
+    Map,
     Module,
     Operand,
     Optional,
@@ -70,7 +72,8 @@ class Expressions:
         if found:
             return found[1]
         if isinstance(node, ast.Name) and node.id in self.inline:
-            return self.inline[node.id][1]
+            seen = self.unit.recorder.kind(node, self.owners) if self.inline[node.id][1] == kinds.NONE and not self.blind else None
+            return seen or self.inline[node.id][1]  # an argument that was always None, and is set
         if isinstance(node, ast.Name) and node.id in self.narrowed:
             return self.narrowed[node.id]
         if isinstance(node, ast.Constant):
@@ -86,6 +89,8 @@ class Expressions:
             return List(Tensor(), len(node.args[0].elts) if isinstance(node.args[0], ast.Tuple | ast.List) else None)
         if isinstance(node, ast.Call) and self.static(node.func) is zip:
             return List(Tuple(tuple(self.element_kind(self.kind(a), 0) for a in self.zipped(node))))
+        if isinstance(node, ast.Call) and self.static(node.func) is itertools.product:
+            return List(Tuple(tuple(self.element_kind(self.kind(a), 0) for a in self.factors(node))))
         if isinstance(node, ast.Call) and self.static(node.func) is enumerate:
             return List(Tuple((kinds.INT, self.element_kind(self.kind(node.args[0]), 0))))
         if isinstance(node, ast.Call) and self.static(node.func) is map:
@@ -95,6 +100,9 @@ class Expressions:
             return self.locals[node.id]  # C++ may hold a tuple of tensors as a vector
         if not self.blind:
             kind = self.unit.recorder.kind(node, self.owners)
+            if isinstance(kind, Many) and all(isinstance(k, Tensor) or k in kinds.NUMBERS for k in kind.kinds) and (
+                isinstance(node, ast.IfExp) or isinstance(node, ast.Name) and isinstance(self.locals.get(node.id), Tensor)):
+                kind = merge([k for k in kind.kinds if isinstance(k, Tensor)])  # numbers become tensors of no dimension
             if kind is not None:
                 return self.unit.resolve(kind, lambda: self.modules(node))
         if isinstance(node, ast.Attribute) and self.is_self(node.value) and self.cls is not None and not self.blind:
@@ -272,6 +280,8 @@ class Expressions:
             return self.inline[name][0]
         if name in self.renamed:
             return self.renamed[name]
+        if isinstance(self.statics.get(name), types.FunctionType) and isinstance(self.unit.recorder.kind(node, self.owners), Function):
+            return self.function_value(self.statics[name], node)  # an argument whose name becomes another value
         if name in self.locals or name in self.local_names:
             if self.locals.get(name, kinds.NONE) == kinds.NONE and self.kind(node) in (kinds.NONE, None):
                 return "{}"
@@ -309,6 +319,8 @@ class Expressions:
         if self.is_self(node.value) and self.cls is not None:
             return self.standins.get(name) or self.own_attribute(node)
         value = self.static(node)
+        if isinstance(value, types.FunctionType | types.BuiltinFunctionType):
+            return self.function_value(value, node)
         if value is not None:
             return self.literal(value, node)
         kind = self.kind(node.value)
@@ -422,6 +434,12 @@ class Expressions:
         loose = [item for item in node.elts if isinstance(item, ast.Starred) and not self.has_length(item.value)]
         if loose and isinstance(kind, List):
             return self.joined_parts(node.elts, cpp_type(kind, node))
+        return self.as_list(node, kind or Tuple())
+
+    def as_list(self, node, kind):
+        """A list, or a display of one, as one of that kind."""
+        if not isinstance(node, ast.Tuple | ast.List) or kind is None:
+            return self.as_vector(node)
         typed = isinstance(kind, List) and isinstance(kind.item, Many)
         items = "{" + ", ".join(self.typed_branch(item, kind.item) if typed else self.code(item) for item in self.starless(node.elts)) + "}"
         return cpp_type(kind, node) + items if isinstance(kind, List) and kind.item is not None else items
@@ -519,6 +537,8 @@ class Expressions:
 
     def code_Dict(self, node):
         kind, words = self.kind(node), [key is not None and self.constant(key) for key in node.keys]
+        if isinstance(kind, Map) and None not in node.keys:
+            return f"{cpp_type(kind, node)}{{{', '.join(f'{{{self.code(key)}, {self.code(item)}}}' for key, item in zip(node.keys, node.values, strict=True))}}}"
         if not isinstance(kind, Config) or not all(isinstance(word, str) for word in words):
             raise Refusal("a dict whose keys are no constant words has no translation; use a dataclass or arguments", node)
         return self.struct_text(kind, dict(zip(words, node.values, strict=True)), node)
@@ -641,7 +661,9 @@ class Expressions:
             return f"std::tuple_cat({', '.join(f'std::make_tuple({self.code(p)[1:-1]})' if isinstance(p, ast.Tuple) else self.code(p) for p in (left, right))})"
         if sign is ast.Add:
             self.unit.helper("joined")
-            return f"joined({self.as_vector(left)}, {self.as_vector(right)})"
+            whole = merge([self.locals.get(getattr(part, "id", None), self.kind(part)) for part in (left, right)])
+            whole = whole if isinstance(whole, List) and isinstance(whole.item, Many) else None
+            return f"joined({self.as_list(left, whole)}, {self.as_list(right, whole)})"
         if sign is ast.Mult:
             self.unit.helper("repeated")
             items, times = (left, right) if not self.kind(left) == kinds.INT else (right, left)
@@ -709,6 +731,8 @@ class Expressions:
         if isinstance(sign, ast.In | ast.NotIn) and kind in (kinds.INT, kinds.STR, kinds.FLOAT) and (isinstance(self.kind(right), List | Size) or is_numbers(self.kind(right))):
             items = self.local_copy(right, "items")
             return f"std::count({items}.begin(), {items}.end(), {self.code(left)}) {'>' if isinstance(sign, ast.In) else '=='} 0"
+        if isinstance(sign, ast.In | ast.NotIn) and isinstance(self.kind(right), Map):
+            return f"{self.primary(right)}.count({self.code(left)}) {'>' if isinstance(sign, ast.In) else '=='} 0"
         if isinstance(sign, ast.In | ast.NotIn) and isinstance(right, ast.Name) and right.id in self.displays and isinstance(self.constant(left), str):
             return "true" if (self.constant(left) in dict(self.displays[right.id])) == isinstance(sign, ast.In) else "false"
         if type(sign) not in _COMPARISONS or isinstance(kind, Class | Function | Config | Module) or kind in (kinds.CALLABLE, None):
@@ -740,6 +764,8 @@ class Expressions:
             return ("!" if negated else "") + f"{self.primary(left)}{pointer}" if pointer else f"{self.primary(left)} {'!=' if negated else '=='} nullptr"
         if isinstance(kind, Optional):
             return ("" if negated else "!") + f"{self.primary(left)}.has_value()"
+        if kind == kinds.CALLABLE and kinds.NONE in self.raw_kinds(left):
+            return f"{self.primary(left)} {'!=' if negated else '=='} nullptr"
         return "true" if negated else "false"
 
     def code_IfExp(self, node):
@@ -775,7 +801,7 @@ class Expressions:
         if kind == kinds.FLOAT and self.kind(node) == kinds.INT:
             return self.number(node)
         if isinstance(kind, Many) and isinstance(self.kind(node), Module):
-            return f"torch::nn::AnyModule({code})"
+            return f"torch::nn::AnyModule({self.as_layer(code) if self.kind(node) == Module(nn.Sequential) else code})"
         return code
 
     # Indexing.
@@ -808,6 +834,8 @@ class Expressions:
         if isinstance(value, ast.Name) and value.id in self.displays and not isinstance(self.constant(index), str):
             return self.code(self.chosen(self.displays[value.id], index, node))
         kind = self.kind(value)
+        if isinstance(kind, Map):
+            return f"{self.primary(value)}.at({self.code(index)})"
         if isinstance(kind, Size):
             if not isinstance(index, ast.Slice) and self.kind(index) != kinds.SLICE:
                 constant = self.constant(index)
@@ -1006,7 +1034,7 @@ class Expressions:
                 owner = Module(nn.Module)
             if isinstance(owner, Module) and not isinstance(kind, Module):
                 return self.module_method(node, owner)
-            if isinstance(owner, List | Size) or is_numbers(owner) and function.attr in ("index", "count") or (isinstance(owner, Config) and function.attr in ("get", "items", "keys", "values")) or owner in (kinds.STR, *kinds.NUMBERS) or (
+            if isinstance(owner, List | Size | Map) or is_numbers(owner) and function.attr in ("index", "count") or (isinstance(owner, Config) and function.attr in ("get", "items", "keys", "values")) or owner in (kinds.STR, *kinds.NUMBERS) or (
                 isinstance(function.value, ast.Name) and function.value.id in self.displays):
                 return self.container_method(node, owner)
             if isinstance(owner, Config) and inspect.isfunction(getattr(type(owner.value), function.attr, None)):
@@ -1042,6 +1070,8 @@ class Expressions:
 
     def super_method(self, method, node):
         base = self.cls.base
+        if base is nn.Module and method == "train":
+            return f"torch::nn::Module::train({', '.join(self.code(a) for a in node.args)})"
         owner = f"{names.class_name(base)}Impl" if is_own(base) else f"{modules.holder(base)}Impl"
         if is_own(base):
             self.unit.need_method(base, method)
@@ -1102,7 +1132,7 @@ class Expressions:
         if name == "insert" and kind.cls is nn.ModuleList:
             return f"{target}->insert({self.code(node.args[0])}, {self.local_copy(node.args[1], 'layer')}{'' if self.kind(node.args[1]) == Module(nn.Module) else '.ptr()'})"
         if name in ("append", "add_module") and kind.cls in (nn.ModuleList, nn.Sequential):
-            return f"{target}->push_back({', '.join(self.code(a) for a in node.args)})"
+            return f"{target}->push_back({', '.join(map(self.module_text, node.args))})"
         if name == "apply" and inspect.isfunction(self.static(node.args[0])):
             return self.apply_function(self.static(node.args[0]), target if kind.cls is nn.Module else f"*{target}", node)
         if name in ("parameters", "buffers", "modules", "children", "flatten_parameters"):
@@ -1138,13 +1168,17 @@ class Expressions:
             default = node.args[1] if len(node.args) > 1 else ast.Constant(None)
             return self.code(given.get(self.constant(node.args[0]), default))
         target = self.code(held)
+        if isinstance(kind, Map) and name == "get" and len(node.args) == 2:
+            key = self.local_copy(node.args[0], "key")
+            return f"({target}.count({key}) > 0 ? {target}.at({key}) : {self.code(node.args[1])})"
         if isinstance(kind, List) and ast.unparse(node.func.value) in self.kept_lists:
             raise Refusal(f"`{ast.unparse(node)[:60]}` changes a list that was put into another; C++ holds a copy there", node)
         if isinstance(kind, List) and name == "append" and isinstance(self.kind(node.args[0]), List):
             self.kept_lists.add(ast.unparse(node.args[0]))
         if isinstance(kind, List) and name == "append":
-            code = self.code(node.args[0])
-            return f"{target}.push_back({f'torch::nn::AnyModule({code})' if self.any_modules(node.func.value) else code})"
+            code, layers = self.code(node.args[0]), self.any_modules(node.func.value)
+            code = self.as_layer(code) if layers and self.kind(node.args[0]) == Module(nn.Sequential) else code
+            return f"{target}.push_back({f'torch::nn::AnyModule({code})' if layers else code})"
         if isinstance(kind, List) and name == "pop" and not node.args:
             local = self.fresh("last")
             self.out(f"auto {local} = {target}.back();")
@@ -1160,7 +1194,7 @@ class Expressions:
             return f"std::reverse({target}.begin(), {target}.end())"
         if isinstance(kind, List) and name == "extend":
             self.unit.helper("joined")
-            return f"{target} = joined({target}, {self.as_vector(node.args[0])})"
+            return f"{target} = joined({target}, {self.as_list(node.args[0], kind)})"
         if isinstance(kind, Config) and name == "get" and isinstance(self.constant(node.args[0]), str):
             word = self.constant(node.args[0])
             if word in kind.fields():
@@ -1240,6 +1274,9 @@ class Expressions:
             chain = [type(child) for module in found if isinstance(module, nn.Sequential) for child in module]
             if any(modules.returns_tuple(child) for child in chain if not is_own(child)):
                 raise Refusal("an nn.Sequential that holds a module with several results", node)
+            if isinstance(self.kind(node), Tuple):
+                template = "template " if self.in_template else ""
+                return f"{target}->{template}forward<{cpp_type(self.kind(node), node)}>({', '.join(self.code(a) for a in node.args)})"
             if len(node.args) == 1 and any(isinstance(module, nn.Sequential) and not len(module) for module in found):
                 self.unit.helper("through")  # C++ refuses what Python hands through
                 return f"through({target}, {self.code(node.args[0])})"
@@ -1514,7 +1551,7 @@ class Expressions:
             return f"torch::empty({self.code(star)})"
         if cls is torch.Tensor or cls.__name__ in ("FloatTensor", "LongTensor"):
             return self.legacy_tensor(cls, node)
-        builtin = getattr(self, "call_" + cls.__name__, None) if cls.__module__ == "builtins" else None
+        builtin = getattr(self, "call_" + cls.__name__, None) if cls.__module__ in ("builtins", "itertools") else None
         if builtin is not None:
             return builtin(node)
         if issubclass(cls, nn.Module):
@@ -1699,7 +1736,8 @@ class Expressions:
             self.out(f"for (const auto& module : *{code}) {name}->push_back(module);")
         else:
             pointer = ".ptr()" if self.any_modules(value) and not sequential else ""
-            self.out(f"for (const auto& module : {code}) {name}->push_back(module{pointer});")
+            layers = sequential and getattr(self.kind(value), "item", None) == Module(nn.Sequential)
+            self.out(f"for (const auto& module : {code}) {name}->push_back({self.as_layer('module') if layers else 'module' + pointer});")
 
     def any_modules(self, node):
         kind = self.locals.get(node.id) if isinstance(node, ast.Name) and node.id in self.locals else self.kind(node)
@@ -1733,7 +1771,15 @@ class Expressions:
             self.out(f"{name}->update({{{{{text}, {module}.ptr()}}}});")
 
     def module_text(self, node):
-        return self.code(node)
+        """A module as an entry of a container."""
+        code, container = self.code(node), self.kind(node) == Module(nn.Sequential)
+        inner = container and any(child is m for other in self.unit.instances.get(nn.Sequential, {}).values() for child in other for m in self.modules(node))
+        return self.as_layer(code) if inner else code
+
+    def as_layer(self, code):
+        """An nn.Sequential that is a layer of another one, or in a list of layers of any class."""
+        self.unit.helper("as_layer")
+        return f"NestedSequential({code})"
 
     def config(self, cls, node):
         """A constructor call of a class that only holds values."""
@@ -1833,6 +1879,10 @@ class Expressions:
         if self.blind and node.func.id == "callable":
             kind = self.kind(node.args[0])
             known = isinstance(kind, Function | Class | Module) or kind == kinds.CALLABLE or isinstance(self.static(node.args[0]), types.FunctionType)
+        if known is None and node.func.id == "hasattr" and self.is_self(node.args[0]) and isinstance(name := self.constant(node.args[1]), str):
+            self.cls.use(name, self.unit.attribute_kind(self.cls, name))
+            if isinstance(self.cls.members.get(name), Tensor):
+                return f"{self.member(name)}.defined()"
         if known is None:
             raise Refusal(f"`{ast.unparse(node)[:60]}` has both answers; test it in an if of its own", node)
         return "true" if known else "false"
@@ -1862,16 +1912,22 @@ class Expressions:
 
     def call_map(self, node):
         function, items = node.args[0], node.args[1]
-        if len(node.args) > 2 or not isinstance(function, ast.Lambda | ast.Name | ast.Attribute):
-            raise Refusal("map over several lists, or of a function that is made there; write a comprehension", node)
+        if not isinstance(function, ast.Lambda | ast.Name | ast.Attribute):
+            raise Refusal("map of a function that is made there; write a comprehension", node)
         if isinstance(function, ast.Lambda):
-            target, body = ast.Name(function.args.args[0].arg, ast.Store()), function.body
+            targets, body = [ast.Name(a.arg, ast.Store()) for a in function.args.args], function.body
             item = self.unit.recorder.kind(body, self.owners)
         else:
-            target = ast.Name(self.fresh("each"), ast.Store())
-            body = ast.copy_location(ast.Call(function, [ast.copy_location(ast.Name(target.id, ast.Load()), node)], []), node)
-            body.uid, body.args[0].uid = -next(self.unit.counter), -next(self.unit.counter)
+            targets = [ast.Name(self.fresh("each"), ast.Store()) for _ in node.args[1:]]
+            body = ast.copy_location(ast.Call(function, [ast.copy_location(ast.Name(target.id, ast.Load()), node) for target in targets], []), node)
+            for part in (body, *body.args):
+                part.uid = -next(self.unit.counter)
             item = self.mapped_kind(function, items)
+        target = targets[0]
+        if len(targets) > 1:
+            items = ast.copy_location(ast.Call(ast.Name("zip", ast.Load()), node.args[1:], []), node)
+            target = ast.Tuple(targets, ast.Store())
+            items.uid = items.func.uid = -next(self.unit.counter)
         name = self.fresh("items")
         self.out(f"std::vector<{cpp_type(item, node)}> {name};")
         self.loop(items, target, lambda: self.out(f"{name}.push_back({self.code(body)});"), node)
@@ -1907,6 +1963,24 @@ class Expressions:
         return name
 
     call_enumerate = call_zip
+
+    def factors(self, node):
+        """The arguments of itertools.product."""
+        repeat = next((self.constant(k.value) for k in node.keywords if k.arg == "repeat"), 1)
+        if not isinstance(repeat, int) or any(isinstance(a, ast.Starred) for a in node.args):
+            raise Refusal("itertools.product of a number of lists that is no constant", node)
+        return [*node.args] * repeat
+
+    def call_product(self, node):
+        """itertools.product as a list of tuples."""
+        item, name = self.element_kind(self.kind(node), 0), self.fresh("items")
+        parts = [ast.copy_location(ast.Name(self.fresh("part"), ast.Store()), node) for _ in self.factors(node)]
+        self.out(f"std::vector<{cpp_type(item, node)}> {name};")
+        inner = lambda: self.out(f"{name}.push_back({{{', '.join(part.id for part in parts)}}});")
+        for items, part in reversed(list(zip(self.factors(node), parts, strict=True))):
+            inner = functools.partial(self.loop, items, part, inner, node)
+        inner()
+        return name
 
     def call_any(self, node):
         word = node.func.id

@@ -136,6 +136,15 @@ class Config(Kind):
 
 
 @dataclasses.dataclass(frozen=True)
+class Map(Kind):
+    """A dict whose keys are no words. `sorted`: its order is that of its keys, which C++ keeps."""
+
+    key: Kind
+    item: Kind
+    sorted: bool
+
+
+@dataclasses.dataclass(frozen=True)
 class Optional(Kind):
     """A number, word or list that was None at times."""
 
@@ -197,16 +206,31 @@ def kind_of(value):
         return CALLABLE if "<" in name or inspect.ismethod(value) else Function(value)
     if isinstance(value, functools.partial):
         return Function(value)
-    return Config(value)
+    return map_kind(value) or Config(value)
+
+
+def map_kind(value):
+    """The kind of a dict whose keys are no words, None for anything else."""
+    if not isinstance(value, dict) or all(isinstance(key, str) for key in value):
+        return None
+    key, item = (merge([kind_of(part) for part in parts]) for parts in (value, value.values()))
+    comparable = key in NUMBERS or is_numbers(key)
+    return Map(key, item, comparable and list(value) == sorted(value))
 
 
 def merge(kinds):
     """One kind for all; None for none."""
+    kinds = [isinstance(kind, Config) and map_kind(kind.value) or kind for kind in kinds]  # a dict that was empty when it was seen
     kinds = list(dict.fromkeys(k for kind in kinds if kind is not None for k in (kind.kinds if isinstance(kind, Many) else (kind,))))
     if len(kinds) < 2:
         return kinds[0] if kinds else None
     some = [kind for kind in kinds if kind != NONE]
+    if all(isinstance(kind, Map) for kind in some):
+        whole = Map(merge([kind.key for kind in some]), merge([kind.item for kind in some]), all(kind.sorted for kind in some))
+        return whole if len(kinds) == len(some) or NONE not in kinds else Optional(whole)
     first = some[0]
+    if len(some) == 1 and isinstance(first, Function):
+        return CALLABLE
     if len(some) == 1:
         return first if isinstance(first, Tensor | Module | Optional) or first == CALLABLE else Optional(first)
     if len(some) < len(kinds):

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from . import kinds
-from .kinds import Config, Kind, List, Many, Module, Optional, Refusal, Size, Tensor, Tuple, is_numbers, is_own
+from .kinds import Config, Kind, List, Many, Map, Module, Optional, Refusal, Size, Tensor, Tuple, is_numbers, is_own
 
 _WORDS = set(
     "alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl concept const const_cast consteval "
@@ -102,13 +102,16 @@ def cpp_type(kind: Kind | None, node=None):
     if isinstance(kind, List):
         if kind.item is None:
             return "std::vector<torch::Tensor>"
-        return f"std::vector<{cpp_type(kind.item, node)}>"
+        item = kinds.CALLABLE if isinstance(kind.item, kinds.Function) and callable(kind.item.function) else kind.item
+        return f"std::vector<{cpp_type(item, node)}>"
     if isinstance(kind, Tuple):
         if is_numbers(kind):
             return f"std::vector<{cpp_type(kind.items[0])}>"
         return "std::tuple<" + ", ".join(cpp_type(item, node) for item in kind.items) + ">"
     if isinstance(kind, Module):
         return holder(kind)
+    if isinstance(kind, Map):
+        return f"std::map<{cpp_type(kind.key, node)}, {cpp_type(kind.item, node)}>"
     if isinstance(kind, Config):
         return kind.name
     if isinstance(kind, Many) and all(isinstance(item, Module) for item in kind.kinds):

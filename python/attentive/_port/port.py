@@ -368,14 +368,21 @@ def text_of(options, loaded, unit, driver, notes):
     return translation
 
 
+def _returned(unit):
+    """The kinds of what forward returns, those of a tuple one by one."""
+    definition = unit.loaded.definition(type(unit.root).forward)
+    kind = unit.recorder.returns(definition[1]) if definition else None
+    return kind.items if isinstance(kind, kinds.Tuple) else (kind,)
+
+
 def driver_text(file, unit, driver, functions, holder):
     """The file that builds and calls the class as the command line did."""
     lines = ["// Builds and calls the class as the command line did.", "#pragma once", "", "#include <tuple>", "#include <vector>", "", f'#include "{file}"', "",
              f"namespace {unit.space} {{", "", *_FLAT.splitlines(), ""]
     for name, kind in unit.structs.items():
         fields = [names.identifier(f) for f, value in unit.struct_fields(kind).items() if isinstance(value, torch.Tensor) or kinds.is_tensors(kinds.kind_of(value))]
-        if fields:
-            lines += [f"inline void flatten(std::vector<torch::Tensor>& all, const {name}& value) {{", *(f"  flatten(all, value.{f});" for f in fields), "}", ""]
+        if fields or any(isinstance(kind, kinds.Config) and kind.name == name for kind in _returned(unit)):
+            lines += [f"inline void flatten(std::vector<torch::Tensor>&{' all' if fields else ''}, const {name}&{' value' if fields else ''}) {{", *(f"  flatten(all, value.{f});" for f in fields), "}", ""]
     for _, name, text in functions:
         lines += [*[line.replace(f" {name}(", f" {name}_(", 1) if line.startswith("inline") and name != "make" else line for line in text], ""]
     for at, arguments in enumerate(driver.parameters):
@@ -436,7 +443,7 @@ def _broken(line, width=110):
 
 
 _STANDARD = {
-    "algorithm": "std::clamp", "cmath": "std::", "functional": "std::function", "limits": "numeric_limits", "numeric": "accumulate",
+    "algorithm": "std::clamp", "cmath": "std::", "functional": "std::function", "limits": "numeric_limits", "map": "std::map", "numeric": "accumulate",
     "optional": "std::optional", "string": "std::string", "tuple": "std::tuple", "vector": "std::vector", "type_traits": "common_type",
 }
 

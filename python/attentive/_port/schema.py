@@ -80,6 +80,8 @@ def literal(value):
             return f"std::vector<std::string>{{{', '.join(map(literal, value))}}}"
         numbers = isinstance(value, list) and {type(item) for item in value} == {int, float}
         return f"{{{', '.join(literal(float(item) if numbers else item) for item in value)}}}"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{{{literal(key)}, {literal(item)}}}' for key, item in value.items())}}}"
     value = value.dtype if type(value) is type(torch.FloatTensor) else value
     if value in DTYPES if isinstance(value, torch.dtype) else False:
         return DTYPES[value]
@@ -125,7 +127,8 @@ def _options(kwargs):
     texts = {name: _device(operand) for name, operand in given.items()}
     if "requires_grad" in kwargs and kwargs["requires_grad"].constant is not False:
         texts["requires_grad"] = kwargs["requires_grad"].code
-    if kwargs.get("layout", Operand("", NONE)).kind != NONE:
+    layout = kwargs.get("layout", Operand("", NONE)).kind
+    if layout != NONE and getattr(layout, "value", None) is not torch.strided:
         raise Refusal("layout is not translated; leave it out")
     if len(texts) == 1 and "requires_grad" not in texts and not any(isinstance(operand.kind, Optional) for operand in given.values()):
         return next(iter(texts.values()))
@@ -511,6 +514,7 @@ _TABLE = {
     "affine_grid": lambda args, kwargs, what, method: _aten("affine_grid_generator", [], {"align_corners": _constant(False)} | _named("theta size align_corners", args, kwargs, what), what),
     "softsign": _simple("torch::nn::functional::softsign({0})"), "tanhshrink": _simple("torch::nn::functional::tanhshrink({0})"),
     "softmin": _simple("torch::softmax(-{0}, {1})"), "device": _simple("torch::Device({0})"), "numel": _simple("{0}.numel()"), "dim": _simple("{0}.dim()"),
+    "stride": lambda args, kwargs, what, method: _simple("{0}.stride({1})" if len(args) + len(kwargs) > 1 else "{0}.strides().vec()")(args, kwargs, what, method),
     "get_default_dtype": _simple("torch::typeMetaToScalarType(torch::get_default_dtype())"), "Size": lambda args, kwargs, what, method: _pair(args[0]),
     **{name: _moments for name in ("std", "var", "std_mean", "var_mean")}, **dict.fromkeys(_STAR, _starred),
     **dict.fromkeys((*_TENSOR_TYPES, "Tensor"), _legacy_tensor),

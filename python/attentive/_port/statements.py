@@ -10,7 +10,7 @@ from torch import nn
 
 from . import kinds, modules, names, schema
 from .expressions import is_none, super_call
-from .kinds import Class, Config, Function, List, Many, Module, Optional, Refusal, Size, Tensor, Tuple, is_own, merge, primary
+from .kinds import Class, Config, Function, List, Many, Map, Module, Optional, Refusal, Size, Tensor, Tuple, is_own, merge, primary
 from .names import cpp_type, identifier
 
 _CONTAINERS = (nn.ModuleList, nn.Sequential, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
@@ -69,7 +69,8 @@ class Statements:
 
     @staticmethod
     def initial(kind):
-        return {kinds.INT: " = 0", kinds.FLOAT: " = 0", kinds.BOOL: " = false", kinds.DEVICE: " = torch::kCPU"}.get(kind, "{nullptr}" if isinstance(kind, Module) else "")
+        return {kinds.INT: " = 0", kinds.FLOAT: " = 0", kinds.BOOL: " = false", kinds.DEVICE: " = torch::kCPU",
+                kinds.PACKED: "(torch::empty({0}), torch::empty({0}, torch::kLong))"}.get(kind, "{nullptr}" if isinstance(kind, Module) else "")
 
     # Comments.
 
@@ -95,15 +96,14 @@ class Statements:
 
     def plan_hoists(self, body):
         """Finds names that are bound in a block and read outside of it; they are declared before the block."""
-        uses = {}
-        hidden = set()
+        uses, hidden, loops = {}, set(), set()
 
         def expression(node, path, chain):
             for part in ast.walk(node):
                 if isinstance(part, ast.ListComp | ast.GeneratorExp | ast.Lambda):
                     bound = {a.arg for a in part.args.args} if isinstance(part, ast.Lambda) else set().union(*(stored_names(g.target) for g in part.generators))
                     hidden.update(id(n) for n in ast.walk(part) if isinstance(n, ast.Name) and n.id in bound)
-            for part in ast.walk(node):
+            for part in sorted(ast.walk(node), key=lambda part: isinstance(getattr(part, "ctx", None), ast.Store)):  # what is read first
                 if isinstance(part, ast.Name) and part.id != "_" and id(part) not in hidden and not isinstance(part.ctx, ast.Del):
                     uses.setdefault(part.id, []).append((path, isinstance(part.ctx, ast.Store), chain))
 
@@ -116,13 +116,17 @@ class Statements:
                     expression(node.test, path, here)
                     for branch in ("body", "orelse"):
                         if self.ran(node, branch):
-                            block(getattr(node, branch), (*path, (id(node), branch)), here)
+                            known = ast.unparse(node.test).partition(" is None")
+                            always = branch == "body" and known[1:] == (" is None", "") and known[0] in self.inline  # it loses its braces
+                            block(getattr(node, branch), path if always else (*path, (id(node), branch)), here)
                 elif isinstance(node, ast.For):
+                    loops.add(id(node))
                     inner = (*path, (id(node), "body"))
                     expression(node.iter, path, here)
                     expression(node.target, inner, here)
                     block(node.body, inner, here)
                 elif isinstance(node, ast.While | ast.With):
+                    loops.update([id(node)] if isinstance(node, ast.While) else [])
                     for part in [node.test] if isinstance(node, ast.While) else [item.context_expr for item in node.items]:
                         expression(part, path, here)
                     block(node.body, (*path, (id(node), "body")), here)
@@ -135,7 +139,7 @@ class Statements:
         block(body, (), ())
         for name, found in uses.items():
             stores = [use for use in found if use[1]]
-            if name in self.locals or not stores or name in self.inline:
+            if name in self.locals or not stores or name in self.inline and self.inline[name][1] != kinds.NONE:
                 continue
             counters = all(isinstance(chain[-1], ast.For) and path[-1:] == ((id(chain[-1]), "body"),) for path, _, chain in stores)
             if counters and all(any(path[: len(s)] == s for s, _, _ in stores) for path, _, _ in found):
@@ -144,6 +148,14 @@ class Statements:
             for path, _, _ in found:
                 length = next((n for n, (a, b) in enumerate(zip(common, path, strict=False)) if a != b), min(len(common), len(path)))
                 common = common[:length]
+            for at, (path, stored, _) in enumerate(found):
+                for depth, (block_id, _) in enumerate(path):
+                    inside = [(n, p) for n, (p, is_store, _) in enumerate(found) if is_store and p[: depth + 1] == path[: depth + 1]]
+                    before = [p for n, p in inside if n < at]
+                    both = {p[:-1] for p in before for q in before if p[:-1] == q[:-1] and p[-1:] != q[-1:] and p[-1][0] == q[-1][0]}
+                    if block_id in loops and not stored and inside and not any(path[: len(p)] == p for p in (*before, *both)):
+                        common = common[:depth]  # the value of the round before
+                        break
             if stores[0][0] != common:
                 kind = self.assigned_kind(name)
                 static = isinstance(kind, Class | Function) or isinstance(kind, Many) and any(isinstance(k, Class | Function) for k in kind.kinds)
@@ -229,6 +241,9 @@ class Statements:
             if self.constructor and isinstance(target, ast.Attribute) and self.is_self(target.value) and isinstance(self.cls.members.get(target.attr), Module):
                 self.out(f'unregister_module("{target.attr}");')
                 self.out(f"{self.member(target.attr)} = nullptr;")
+                continue
+            if isinstance(target, ast.Attribute) and self.is_self(target.value) and isinstance(self.cls.members.get(target.attr), Tensor):
+                self.out(f"{self.member(target.attr)} = torch::Tensor();")
                 continue
             raise Refusal(f"`{ast.unparse(node)}` has no translation; build the list without it", node)
 
@@ -396,6 +411,9 @@ class Statements:
 
     def statement_Return(self, node):
         result = self.signature().result_kind
+        if self.function.name == "train" and self.cls is not None and (node.value is None or self.is_self(node.value)):
+            self.out("return;")
+            return
         if node.value is None or result == kinds.NONE or result is None:
             self.out("return;")
             return
@@ -462,6 +480,8 @@ class Statements:
             self.put_part(target, value, node)
         elif isinstance(kind, List | Size) or kinds.is_numbers(kind):
             self.out(f"{self.primary(target.value)}[{self.code(target.slice)}] = {self.code(value)};")
+        elif isinstance(kind, Map):
+            self.out(f"{self.primary(target.value)}[{self.code(target.slice)}] = {self.code(value)};")
         elif isinstance(kind, Config) and isinstance(self.constant(target.slice), str):
             self.set_field(target.value, self.constant(target.slice), value, kind, node)
         elif isinstance(kind, Module) and kind.cls in (nn.ModuleDict, nn.ParameterDict):
@@ -500,9 +520,13 @@ class Statements:
             self.locals[name] = kind
             self.fill(cls, identifier(name), value)
             return
-        if isinstance(kind, Config) and isinstance(value, ast.Dict | ast.Call) and self.is_display_only(name, value) and self.bind_display(name, value):
+        if isinstance(kind, Config | Map) and isinstance(value, ast.Dict | ast.Call) and self.is_display_only(name, value) and self.bind_display(name, value):
             return
-        if isinstance(kind, Config) and isinstance(value, ast.Name | ast.Attribute | ast.Subscript) and name not in self.locals and not self.rebound(name):
+        if isinstance(kind, Map) and isinstance(value, ast.Dict) and not value.keys:
+            self.declare(identifier(name), "{}", kind, node, True)
+            self.locals[name] = kind
+            return
+        if isinstance(kind, Config | Map) and isinstance(value, ast.Name | ast.Attribute | ast.Subscript) and name not in self.locals and not self.rebound(name):
             self.locals[name] = kind
             self.out(f"auto& {identifier(name)} = {self.code(value)};")  # another name of one object
             return
@@ -522,7 +546,7 @@ class Statements:
                 self.locals[name] = whole
                 self.out(f"std::vector<torch::nn::AnyModule> {identifier(name)};")
                 for item in value.elts:
-                    self.out(f"{identifier(name)}.push_back(torch::nn::AnyModule({self.code(item)}));")
+                    self.out(f"{identifier(name)}.push_back({self.typed_branch(item, whole.item)});")
                 return
         if kind == kinds.NONE:
             self.bind_none(name, node)
@@ -971,9 +995,7 @@ class Statements:
         if isinstance(kind, List) and plain == "+=":
             self.unit.helper("joined")
             text = self.target_text(target)
-            display = isinstance(value, ast.Tuple | ast.List)
-            more = f"{cpp_type(kind, node)}{{{', '.join(self.code(e) for e in value.elts)}}}" if display else self.as_vector(value)
-            self.out(f"{text} = joined({text}, {more});")
+            self.out(f"{text} = joined({text}, {self.as_list(value, self.locals.get(getattr(target, 'id', None), kind))});")
             return
         if isinstance(added, Tensor) and (not isinstance(kind, Tensor) or getattr(target, "id", None) in self.promoted) or plain is None or (plain == "/=" and kind == kinds.INT):
             binary = ast.copy_location(ast.BinOp(load, node.op, value), node)
@@ -1267,7 +1289,8 @@ class Statements:
         """The C++ name of a loop's simple target."""
         if not isinstance(target, ast.Name):
             return self.fresh("item")
-        return self.fresh("n") if target.id == "_" else identifier(target.id)
+        unread = target.id == "_" and not any(isinstance(n, ast.Name) and n.id == "_" and isinstance(n.ctx, ast.Load) for n in ast.walk(self.function))
+        return self.fresh("n") if unread else identifier(target.id)
 
     def iteration(self, items, target, node):
         function = self.static(items.func) if isinstance(items, ast.Call) else None
@@ -1303,6 +1326,9 @@ class Statements:
             length, item = self.indexable(items.args[0], counter)
             return f"for (int64_t {counter} = {length} - 1; {counter} >= 0; --{counter})", [lambda: self.bind_item(target, *item, node, items.args[0])]
         method = items.func.attr if isinstance(items, ast.Call) and isinstance(items.func, ast.Attribute) else ""
+        held = items.func.value if method in ("items", "values", "keys") else items
+        if isinstance(self.kind(held), Map):
+            return self.iterate_map(held, target, method, node)
         if method in ("items", "values", "keys") and isinstance(self.kind(items.func.value), Module):
             return self.iterate_dict(items, target, method, node)
         if method in ("parameters", "buffers", "modules", "children", "named_parameters"):
@@ -1388,6 +1414,16 @@ class Statements:
             return f"for (const auto& {whole} : {target_code}{call})", [f"auto& {name} = *{whole};"]
         self.locals[target.id] = Tensor()
         return f"for (auto& {name} : {target_code}{method}())", []
+
+    def iterate_map(self, held, target, method, node):
+        kind, whole = self.kind(held), self.fresh("entry")
+        if not kind.sorted:
+            raise Refusal(f"a loop over `{ast.unparse(held)[:50]}`, whose keys are not in their order, in which C++ has them", node)
+        parts = target.elts if method == "items" else [target]
+        found = [(f"{whole}.first", kind.key), (f"{whole}.second", kind.item)]
+        found = found if method == "items" else found[1:] if method == "values" else found[:1]
+        return f"for (const auto& {whole} : {self.code(held)})", [
+            lambda part=part, item=item: self.bind_item(part, *item, node) for part, item in zip(parts, found, strict=True)]
 
     def child_kind(self, container, node):
         found = self.modules(container)

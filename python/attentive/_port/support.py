@@ -130,6 +130,20 @@ std::vector<T> reversed_list(const std::vector<T>& items) {
 inline torch::Tensor through(torch::nn::Sequential& layers, const torch::Tensor& x) {
   return layers->is_empty() ? x : layers->forward(x);
 }""",
+    "as_layer": """/// An nn.Sequential as a layer of another one, which C++'s own class cannot be.
+class NestedSequentialImpl : public torch::nn::SequentialImpl {
+ public:
+  explicit NestedSequentialImpl(torch::nn::Sequential layers) {
+    const auto names = layers->named_children().keys();
+    for (size_t n = 0; n < names.size(); ++n) push_back(names[n], *(layers->begin() + static_cast<int64_t>(n)));
+  }
+
+  torch::Tensor forward(const torch::Tensor& x) {
+    return is_empty() ? x : torch::nn::SequentialImpl::forward(x);
+  }
+};
+TORCH_MODULE(NestedSequential);
+""",
     "apply_to": """/// Python's Module.apply: the children first.
 inline void apply_to(torch::nn::Module& module, const std::function<void(torch::nn::Module&)>& function) {
   for (const auto& child : module.children()) apply_to(*child, function);

@@ -1,6 +1,7 @@
 """Classes of ways to write Python that are not about attention: numpy's tables, plain objects, dicts, lists of parameters."""
 
 import functools
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -765,3 +766,96 @@ class EmptyLayers(nn.Module):
 
     def forward(self, x, tau=None):
         return self.proj(self.front(x)) * (1.5 if tau is None else tau.unsqueeze(-1))
+
+
+class OffsetBias(nn.Module):
+    """A dict of tuples, all pairs of a grid, functions or None in a list, a dict of numbers that is looped over."""
+
+    def __init__(self, dim, resolution, kernels):
+        super().__init__()
+        points = list(itertools.product(range(resolution), range(resolution)))
+        offsets, indices = {}, []
+        for a in points:
+            for b in points:
+                offset = (abs(a[0] - b[0]), abs(a[1] - b[1]))
+                if offset not in offsets:
+                    offsets[offset] = len(offsets)
+                indices.append(offsets[offset])
+        self.bias = nn.Parameter(torch.randn(len(offsets)))
+        self.register_buffer("indices", torch.LongTensor(indices).view(len(points), len(points)))
+        self.convs = nn.ModuleList()
+        for size, width in kernels.items():
+            self.convs.append(nn.Conv1d(dim, width, size, padding=size // 2))
+        self.acts, self.kernels = [torch.tanh, None], kernels
+
+    def half(self, x, y):
+        return (x + y) / 2
+
+    def forward(self, x):
+        outs = []
+        for conv, act in zip(self.convs, self.acts):
+            y = conv(x.transpose(1, 2)).transpose(1, 2)
+            outs.append(y if act is None else act(y))
+        low, high = map(self.half, outs, reversed(outs))
+        return (torch.cat([low, high], dim=-1) + self.bias[self.indices].mean(1, keepdim=True)) * self.kernels.get(3, 1) / self.kernels[5]
+
+
+class Switched(nn.Module):
+    """Layers within layers, a train() of its own that keeps a table, a value of the round before, a size read late."""
+
+    def __init__(self, dim):
+        super().__init__()
+        self.inner = nn.Sequential(nn.Sequential(nn.Linear(dim, dim), nn.ReLU()), nn.Linear(dim, dim))
+        rows = [nn.Sequential(nn.Linear(dim, dim), nn.Tanh()) for _ in range(2)]
+        self.outer = nn.Sequential(*rows)
+        last = [nn.Linear(dim, dim), nn.ReLU()]
+        last = last + [nn.Linear(dim, 2 * dim, bias=False)]
+        self.last = nn.Sequential(*last)
+        self.table = nn.Parameter(torch.randn(3, dim))
+        self.register_buffer("order", torch.tensor([2, 0, 1]))
+
+    @torch.no_grad()
+    def train(self, mode=True):
+        super().train(mode)
+        if mode and hasattr(self, "kept"):
+            del self.kept
+        else:
+            self.kept = self.table[self.order]
+
+    def forward(self, x):
+        table = self.table[self.order] if self.training else self.kept
+        for i, part in enumerate(self.inner(x).chunk(2, dim=1)):
+            if i == 0:
+                total = part * 2
+            else:
+                total = total + part
+        stride = total.stride()
+        rows = self.outer(total.as_strided(total.shape, stride)) + table.sum(0)
+        y, _ = self.last(rows).chunk(2, dim=-1)
+        return torch.zeros(y.shape, dtype=y.dtype, layout=y.layout, device=y.device) + y
+
+
+class Scored(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.score = nn.Linear(dim, 1)
+
+    def forward(self, x):
+        return self.score(x), x
+
+
+class SeveralResults(nn.Module):
+    """An nn.Sequential whose last layer has two results, an argument that is made where there is none, a dict of results without any."""
+
+    def __init__(self, dim):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(dim, dim), nn.ReLU(), Scored(dim))
+        self.gate = nn.Linear(dim, 1)
+
+    def forward(self, x, bias=None):
+        scores, x = self.net(x)
+        if self.gate is not None:
+            bias = self.gate(x)
+        if bias is not None:
+            extra = bias
+        return (torch.softmax(scores + extra, dim=1) * x).sum(1), {}
