@@ -664,7 +664,7 @@ def documentation(text, indent=""):
     if not text:
         return []
     lines = inspect.cleandoc(text).splitlines()
-    return [f"{indent}/// {line}".rstrip() for line in lines]
+    return [f"{indent}/// {line}".rstrip(names.COMMENT_END) for line in lines]
 
 
 def indented(lines, depth):
@@ -1060,6 +1060,10 @@ class Unit:
         if made is not None:
             signature.result = made.name
             translator.lines = [(0, f"{made.name} self;"), *translator.lines, (0, "return self;")]
+        returned = {getattr(n.value, "id", None) for n in ast.walk(tree) if isinstance(n, ast.Return) and self.recorder.kind(n.value) is not None}
+        for parameter in signature.live():
+            if parameter.template and returned == {parameter.name}:
+                signature.result = parameter.template  # the module that was handed over
         words = [f"class {p.template}" for p in signature.live() if p.template and p.template.isidentifier()]
         head = f"{'' if words else 'inline '}{signature.result} {name}({signature.text(translator.body_text())}) {{"
         template = [f"template <{', '.join(words)}>"] if words else []

@@ -474,6 +474,10 @@ class Expressions:
                 spread += self.stars[item.value.id]
                 continue
             value, kind = item.value, self.kind(item.value)
+            if kind is None and isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice) and isinstance(value.value, ast.Attribute) and value.value.attr == "shape":
+                bounds = [part and self.constant(part) for part in (value.slice.lower, value.slice.upper, value.slice.step)]
+                if isinstance(bounds[1], int) and bounds[1] > (bounds[0] or 0) >= 0 and bounds[2] is None:
+                    kind = Size(bounds[1] - (bounds[0] or 0))  # of a branch that never ran
             length = kind.length if isinstance(kind, Size | List) else len(kind.items) if isinstance(kind, Tuple) else None
             if isinstance(value, ast.Tuple | ast.List):
                 spread += self.starless(value.elts)
@@ -522,6 +526,19 @@ class Expressions:
         name = self.fresh("held")
         self.out(f"auto {name} = {self.code(node)};")
         return name
+
+    def element(self, items, index):
+        """An element of a C++ list; counters of loops and constants need no check."""
+        at, code = self.constant(index), self.code(index)
+        if isinstance(at, int) and at < 0:
+            return f"{items}.end()[{at}]"
+        counter = index.left if isinstance(index, ast.BinOp) and isinstance(index.op, ast.Add) and isinstance(self.constant(index.right), int) and self.constant(index.right) >= 0 else index
+        loops = [n for n in ast.walk(self.function) if isinstance(n, ast.For | ast.comprehension) and isinstance(n.iter, ast.Call) and getattr(n.iter.func, "id", "") in ("range", "enumerate")]
+        counts = any(isinstance(n, ast.Name) and n.id == getattr(counter, "id", None) for loop in loops for n in ast.walk(loop.target))
+        if isinstance(at, int) or counts and not any(isinstance(v, int) and v < 0 for v in self.values(counter)):
+            return f"{items}[{code}]"
+        self.unit.helper("item_at")
+        return f"item_at({items}, {code})"
 
     def size_at(self, node, at):
         """Element `at` of an expression that is a torch.Size."""
@@ -735,6 +752,11 @@ class Expressions:
             return f"{self.primary(right)}.count({self.code(left)}) {'>' if isinstance(sign, ast.In) else '=='} 0"
         if isinstance(sign, ast.In | ast.NotIn) and isinstance(right, ast.Name) and right.id in self.displays and isinstance(self.constant(left), str):
             return "true" if (self.constant(left) in dict(self.displays[right.id])) == isinstance(sign, ast.In) else "false"
+        if self.blind and isinstance(left, ast.Call) and self.static(left.func) is type and isinstance(self.kind(left.args[0]), Tensor):
+            same = ("ndarray" if self.kind(left.args[0]).numpy else "Tensor") == getattr(self.static(right), "__name__", "")
+            return "true" if same == isinstance(sign, ast.Eq | ast.Is) else "false"
+        if isinstance(sign, ast.Is | ast.IsNot) and isinstance(kind, Tensor) and isinstance(self.kind(right), Tensor):
+            return f"{'' if isinstance(sign, ast.Is) else '!'}{self.primary(left)}.is_same({self.code(right)})"
         if type(sign) not in _COMPARISONS or isinstance(kind, Class | Function | Config | Module) or kind in (kinds.CALLABLE, None):
             known = self.always(node)
             if known is None:
@@ -809,6 +831,8 @@ class Expressions:
     def index(self, part):
         """What stands in brackets, as torch::indexing writes it."""
         texts = []
+        if kinds.is_tensors(self.kind(part)) and isinstance(self.unit.recorder.kind(part, self.owners), Tuple) and not isinstance(part, ast.Tuple):
+            part = ast.copy_location(ast.Tuple([ast.copy_location(ast.Starred(part, ast.Load()), part)], ast.Load()), part)  # an index of several tensors
         for item in self.starless(part.elts) if isinstance(part, ast.Tuple) else [part]:
             called = isinstance(item, ast.Call) and self.static(item.func) is slice
             if isinstance(item, ast.Slice) or called:
@@ -831,6 +855,10 @@ class Expressions:
         value, index = node.value, node.slice
         if isinstance(value, ast.Dict):
             return self.code(self.chosen([(self.constant(key), item) for key, item in zip(value.keys, value.values, strict=True) if key is not None], index, node))
+        if isinstance(value, ast.Call) and getattr(value.func, "attr", "") == "state_dict" and isinstance(self.kind(value.func.value), Module) and str(self.constant(index)).isidentifier():
+            entry = ast.copy_location(ast.Attribute(value.func.value, self.constant(index), ast.Load()), node)
+            entry.uid = -next(self.unit.counter)
+            return f"{self.primary(entry)}.detach()"
         if isinstance(value, ast.Name) and value.id in self.displays and not isinstance(self.constant(index), str):
             return self.code(self.chosen(self.displays[value.id], index, node))
         kind = self.kind(value)
@@ -841,7 +869,7 @@ class Expressions:
                 constant = self.constant(index)
                 if isinstance(value, ast.Attribute) and value.attr == "shape":
                     return f"{self.primary(value.value)}.size({self.code(index)})"
-                return self.size_at(value, constant) if isinstance(constant, int) else f"{self.primary(value)}[{self.code(index)}]"
+                return self.size_at(value, constant) if isinstance(constant, int) else self.element(self.primary(value), index)
             return self.slice_of(value, index)
         if isinstance(kind, Tensor):
             if isinstance(index, ast.BinOp) and ast.unparse(index).startswith("(...,) + (None,) * "):
@@ -866,7 +894,7 @@ class Expressions:
             base = self.primary(value) if not self.code(value).startswith("{") else f"{cpp_type(kind, node)}{self.code(value)}"
             if base.startswith("std::vector<int64_t>(") and base.endswith("->end())") and isinstance(at, int):
                 return f"{base.removeprefix('std::vector<int64_t>(').partition('->begin()')[0]}->at({at % len(kind.items)})"  # sizes of a layer
-            return f"{base}.end()[{at}]" if isinstance(at, int) and at < 0 else f"{base}[{self.code(index)}]"
+            return self.element(base, index)
         if isinstance(value, ast.Name) and value.id in self.displays and isinstance(self.constant(index), str):
             return self.code(dict(self.displays[value.id])[self.constant(index)])
         made = self.modules(node) if isinstance(kind, Config) and isinstance(self.static(value), dict) else []
@@ -1373,15 +1401,28 @@ class Expressions:
             return self.call_prod(node)
         if name == "shape" and isinstance(given[0], Tensor):
             return f"{self.primary(node.args[0])}.sizes().vec()"
-        if name in ("array", "asarray", "stack") and isinstance(given[0], List | Tuple):
+        starred = [getattr(item, "value", None) for item in getattr(node.args[0], "elts", ()) if isinstance(item, ast.Starred)] if node.args else []
+        if name in ("array", "asarray") and starred and all(isinstance(self.kind(value), Tensor) for value in starred):  # rows of an array among numbers
+            parts = [self.code(item.value) if isinstance(item, ast.Starred) else f"torch::tensor({{{self.code(item)}}})" for item in node.args[0].elts]
+            code = f"torch::cat({{{', '.join(parts)}}})"
+        elif name in ("array", "asarray", "stack") and isinstance(given[0], List | Tuple):
             self.unit.helper("array_of")
             code = f"array_of({self.as_vector(node.args[0])})"
+        elif name == "einsum" and isinstance(self.constant(node.args[0]), str):
+            code = f"torch::einsum({self.code(node.args[0])}, {{{', '.join(map(self.as_double, node.args[1:]))}}})"
+        elif name == "meshgrid" and all(isinstance(kind, Tensor) for kind in given):
+            order = next((self.constant(k.value) for k in node.keywords if k.arg == "indexing"), "xy")
+            return f"torch::meshgrid({{{', '.join(map(self.code, node.args))}}}, {self.literal(order)})"
         elif name in ("sin", "cos", "exp", "log", "sqrt", "tanh") and isinstance(self.kind(node), Tensor) and not self.kind(node).numpy:
             return f"torch::{name}({self.code(node.args[0])})"
         elif any(isinstance(kind, Tensor) and not kind.numpy for kind in given):
             raise Refusal(f"numpy.{name} of a tensor has no translation; use torch.{name}", node)
         elif name in arrays.NAMES and isinstance(self.kind(node), Tensor):
             keywords = {arrays.KEYWORDS.get(k.arg, k.arg): self.operand(k.value) for k in node.keywords if k.arg != "dtype"}
+            if name not in arrays.MADE:
+                self.arrays_of_lists(node.args)
+            if name in ("cumsum", "cumprod") and not keywords and len(node.args) == 1 and self.kind(node).rank == 1:
+                keywords = {"dim": Operand("0", kinds.INT, 0)}
             operands = [Operand(self.as_double(a), self.kind(a), self.constant(a)) if isinstance(self.kind(a), Tensor) and self.kind(node).dtype == "f" else self.operand(a)
                         for a in node.args]
             code = self.at(node, schema.call, arrays.NAMES[name], operands, keywords, method=False)
@@ -1389,6 +1430,15 @@ class Expressions:
             raise Refusal(f"numpy.{name} has no translation; use torch.{name}", node)
         dtype = self.array_dtype(node)
         return f"{primary(code)}.to({dtype})" if dtype else code
+
+    def arrays_of_lists(self, arguments):
+        """The first argument of a numpy function of arrays, where it is a list of numbers."""
+        kind = self.kind(arguments[0]) if arguments else None
+        items = {kind.item} if isinstance(kind, List) else set(kind.items) if is_numbers(kind) else {kinds.INT} if isinstance(kind, Size) else set()
+        if items & set(kinds.NUMBERS):
+            self.unit.helper("array_of")
+            letter = "f" if kinds.FLOAT in items else "i"
+            self.substitute(arguments[0], f"array_of({self.as_vector(arguments[0])})", Tensor(letter, 1, True))
 
     def array_dtype(self, node):
         """The dtype that a call of numpy asks for, or the one that numpy gives where torch would give another; "" for neither."""
@@ -1786,10 +1836,11 @@ class Expressions:
         kind = self.kind(node)
         plain = issubclass(cls, dict) and cls.__init__ is dict.__init__ or cls is types.SimpleNamespace or hasattr(cls, "__dataclass_fields__") or hasattr(cls, "_fields")
         own = inspect.isfunction(cls.__init__) and self.unit.loaded.definition(cls.__init__) is not None
+        plain &= not own
         if not isinstance(kind, Config) or not plain and not own and self.cls is not None:
             raise Refusal(f"{cls.__name__}(...) is no module; make it a dataclass, or a function that returns tensors", node)
         self.unit.struct(kind)
-        if own and not plain and self.path != DRIVER:
+        if own and self.path != DRIVER:
             return f"{self.unit.function(cls.__init__, node, kind)}({', '.join(self.bind(cls.__init__, node))})"
         if not plain:
             return f"{kind.name}{{}}"  # of the command line: its values are the defaults
@@ -1895,7 +1946,8 @@ class Expressions:
         if not isinstance(name, str) and self.is_self(owner) and isinstance(self.kind(node), Module):
             return f"named_children()[{self.code(node.args[1])}]->as<{names.implementation(self.kind(node))}>()"
         if not isinstance(name, str) and isinstance(self.kind(owner), Module) and isinstance(self.kind(node), Tensor):
-            return f"{self.code(owner)}->named_parameters()[{self.code(node.args[1])}]"
+            self.unit.helper("parameter_named")
+            return f"parameter_named(*{self.code(owner)}, {self.code(node.args[1])})"
         if not isinstance(name, str):
             raise Refusal("getattr with a name that is no constant", node)
         if self.is_self(owner):

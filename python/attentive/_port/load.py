@@ -361,7 +361,7 @@ class Loaded:
         del space[name]  # while those that it uses are adopted, which may use it
         for used in sorted({n.id for n in ast.walk(node) if isinstance(n, ast.Name)}):
             if used in space:
-                space[used] = self._adopted(used, space[used])
+                space[used] = _Activations() if used == "ACT2FN" else self._adopted(used, space[used])
         self._run(ast.Module([_plain(instrumented(node) if isinstance(node, _DEFINITIONS) else node)], []), space, path)
         return space[name]
 

@@ -23,6 +23,9 @@ _MODULE_WORDS = set(
 )
 
 
+COMMENT_END = " \t\\"  # a backslash would take the next line along
+
+
 def identifier(name):
     """A name of a local, an argument, a function or a field."""
     return name + "_" if name in _WORDS else name

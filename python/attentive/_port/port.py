@@ -340,7 +340,7 @@ def text_of(options, loaded, unit, driver, notes):
     head = [f"// {options.class_name} of {loaded.name(loaded.main)} for LibTorch, written by attentive-port."]
     licence = loaded.licence(loaded.main)
     if licence:
-        head += ["//", "// The source's own head:", *(f"// {line}".rstrip() for line in licence.splitlines())]
+        head += ["//", "// The source's own head:", *(f"// {line}".rstrip(names.COMMENT_END) for line in licence.splitlines())]
     parts = [*head, "#pragma once", "", *(f"#include <{h}>" for h in includes), *([""] if includes else []), "#include <torch/torch.h>", ""]
     parts += [*(f"#include <{h}>" for h in own_headers), ""] if own_headers else []
     parts += [f"namespace {unit.space} {{", ""]

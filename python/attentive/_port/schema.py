@@ -151,7 +151,7 @@ def _fit(argument, operand, loose):
     if wanted == "int":
         return code if kind == DTYPE and name == "dtype" or kind in (INT, BOOL) and name != "dtype" else None
     if wanted in ("float", "number"):
-        return code if kind in NUMBERS and (wanted == "number" or kind != BOOL) else None
+        return code if kind in NUMBERS and (wanted in ("number", "float") or kind != BOOL) else None
     if wanted in ("bool", "str"):
         return code if kind == {"bool": BOOL, "str": STR}[wanted] else None
     if wanted == "Device":

@@ -79,7 +79,7 @@ class Statements:
         for line in range(self.commented + 1, first):
             text, whole = self.comments.get(line, ("", False))
             if whole:
-                self.out(f"// {text.lstrip('#! ').rstrip()}".rstrip())
+                self.out(f"// {text.lstrip('#! ').rstrip(names.COMMENT_END)}".rstrip())
         self.commented = max(self.commented, first - 1)
 
     def comment_behind(self, node):
@@ -89,7 +89,7 @@ class Statements:
             text, whole = self.comments.get(line, ("", False))
             if text and not whole and line > self.commented and self.lines:
                 depth, code = self.lines[-1]
-                self.lines[-1] = (depth, f"{code}  // {text.lstrip('#! ').rstrip()}")
+                self.lines[-1] = (depth, f"{code}  // {text.lstrip('#! ').rstrip(names.COMMENT_END)}")
         self.commented = max(self.commented, node.end_lineno)
 
     # Declarations that C++ wants in an outer block.
@@ -479,7 +479,7 @@ class Statements:
         elif isinstance(kind, List) and (isinstance(target.slice, ast.Slice) or self.kind(target.slice) == kinds.SLICE):
             self.put_part(target, value, node)
         elif isinstance(kind, List | Size) or kinds.is_numbers(kind):
-            self.out(f"{self.primary(target.value)}[{self.code(target.slice)}] = {self.code(value)};")
+            self.out(f"{self.element(self.primary(target.value), target.slice)} = {self.code(value)};")
         elif isinstance(kind, Map):
             self.out(f"{self.primary(target.value)}[{self.code(target.slice)}] = {self.code(value)};")
         elif isinstance(kind, Config) and isinstance(self.constant(target.slice), str):
@@ -510,6 +510,11 @@ class Statements:
             if all(inspect.isclass(part) or isinstance(part, functools.partial) for part in both):
                 self.choices[name] = value
                 return
+        classes = tuple(map(self.static, value.elts)) if isinstance(value, ast.Tuple | ast.List) else ()
+        if classes and all(map(inspect.isclass, classes)):
+            self.statics[name] = classes
+            self.local_names.discard(name)
+            return
         if isinstance(kind, Class | Function):
             self.statics[name] = kind.cls if isinstance(kind, Class) else kind.function
             self.local_names.discard(name)
@@ -1442,7 +1447,8 @@ class Statements:
             return f"for (auto& {self.name_of(target)} : *{code})", []
         if isinstance(target, ast.Tuple):
             return f"for (const auto& {whole} : *{code})", [lambda: self.bind_children(target, whole, items, node)]
-        return f"for (const auto& {whole} : *{code})", [lambda: self.bind_module(target, whole, kind, node)]
+        pointer = ".ptr()" if self.kind(items).cls is nn.Sequential else ""
+        return f"for (const auto& {whole} : *{code})", [lambda: self.bind_module(target, whole + pointer, kind, node)]
 
     def bind_module(self, target, code, kind, node):
         if isinstance(kind, Many) and all(isinstance(k, Module) for k in kind.kinds) and isinstance(target, ast.Name):

@@ -126,6 +126,17 @@ template <class T>
 std::vector<T> reversed_list(const std::vector<T>& items) {
   return std::vector<T>(items.rbegin(), items.rend());
 }""",
+    "item_at": """/// Python's items[n], which counts from behind where n is negative.
+template <class Items>
+decltype(auto) item_at(Items&& items, int64_t n) {
+  return items.at(n < 0 ? n + static_cast<int64_t>(items.size()) : n);
+}""",
+    "parameter_named": """/// Python's getattr(module, name) of a parameter that may be None.
+inline torch::Tensor parameter_named(const torch::nn::Module& module, const std::string& name) {
+  const auto parameters = module.named_parameters(/*recurse=*/false);
+  const auto* found = parameters.find(name);
+  return found ? *found : torch::Tensor();
+}""",
     "through": """/// Python's call of an nn.Sequential, which returns its argument if there are no layers.
 inline torch::Tensor through(torch::nn::Sequential& layers, const torch::Tensor& x) {
   return layers->is_empty() ? x : layers->forward(x);
