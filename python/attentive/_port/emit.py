@@ -72,6 +72,8 @@ class Translator(Expressions, Statements):
         self.words = {}  # locals that are one string that the source writes
         self.declarations, self.dicts, self.displays, self.pointers, self.promoted, self.kept_lists, self.popped = {}, {}, {}, set(), set(), set(), set()
         self.blind, self.base_call, self.stars, self.class_words, self.any_calls, self.standins, self.choices = False, "", {}, {}, set(), {}, {}
+        self.set_again = set()  # targets of loops whose bodies give them other values
+        self.outside = set()  # names that are declared outside of the block that sets them
         self.in_template = cls is not None and cls.template_parameters() != []
         self.taken = set()
         body = function.body
@@ -121,7 +123,7 @@ class Translator(Expressions, Statements):
                     self.locals[parameter.name] = parameter.kind
             entries = [p.name for p in self._signature.parameters if p.keyword]
             if self.function.args.kwarg is not None and not any(p.state == "rest" for p in self._signature.parameters) and (
-                entries or self.unit.recorder.keywords(self.function, self.function.args.kwarg.arg) == {}):
+                entries or self.unit.recorder.no_keywords(self.function, self.function.args.kwarg.arg)):
                 self.local_names |= set(entries)
                 self.displays[self.function.args.kwarg.arg] = [(name, self.name_node(name)) for name in entries]
         return self._signature
@@ -303,6 +305,8 @@ class Translator(Expressions, Statements):
         last = max((n for n, p in enumerate(live) if p.name in given or not p.text), default=-1)
         if extra and tree.args.kwarg is not None and not any(isinstance(n, ast.Name) and n.id == tree.args.kwarg.arg for n in ast.walk(tree)):
             extra = {}
+        if all(p.state != "rest" for p in signature.parameters):
+            extra = {name: value for name, value in extra.items() if self.kind(value) != kinds.NONE}
         if extra:
             last = len(live) - 1
             rest = self.rest_arguments(function, tree, path, cls, extra, node)
@@ -616,7 +620,11 @@ class ClassTranslation:
         """What copy_of calls."""
         out = ["  std::shared_ptr<torch::nn::Module> clone(const std::optional<torch::Device>& = std::nullopt) const override {",
                f"    auto copy = std::make_shared<{name}Impl>(*this);"]
-        for member, kind in self.members.items():
+        example = next(iter(self.unit.instances.get(self.cls, {}).values()), None)
+        inherited = {} if is_own(self.base) or example is None else {
+            **{n: Tensor() for where in (example._parameters, example._buffers) for n, value in where.items() if value is not None},
+            **{n: Module(type(value)) for n, value in example._modules.items()}}
+        for member, kind in {**self.members, **{n: kind for n, kind in inherited.items() if n not in self.members and n in self.base_modules() | {"weight", "bias"}}}.items():
             text = self.unit.member_name(member)
             if isinstance(kind, Module):
                 again = f'copy->replace_module("{member}", copy_of({text}))'
@@ -953,7 +961,7 @@ class Unit:
                 result = self.resolve(recorder.returns(tree, owners), lambda: [])
                 return Signature(parameters, result, "void" if result in (None, kinds.NONE) else cpp_type(result, tree))
             seen = [k for k in recorder._arguments[tree.uid].get(arguments.kwarg.arg, {})]
-            if any(isinstance(key[1], Config) and key[1].fields() for key in seen) and any(
+            if not recorder.no_keywords(tree, arguments.kwarg.arg) and any(isinstance(key[1], Config) and key[1].fields() for key in seen) and any(
                 isinstance(n, ast.Call) and any(k.arg is None for k in n.keywords) for n in ast.walk(tree)):
                 parameters.append(Parameter(arguments.kwarg.arg, None, state="rest"))
         result = recorder.returns(tree, owners)

@@ -388,6 +388,8 @@ class Expressions:
         held = self.cls.members.get(name)
         if isinstance(held, Many) and isinstance(kind, Module) and names.holds_container(held):
             return f"std::dynamic_pointer_cast<{names.implementation(kind)}>({self.member(name)})"
+        if isinstance(held, Many) and isinstance(kind, Module) and self.constructor:  # handed on before another class takes its place
+            return f"{names.holder(kind)}({self.member(name)}.{'template ' if self.in_template else ''}ptr<{names.implementation(kind)}>())"
         return self.member(name)
 
     @staticmethod
@@ -679,7 +681,7 @@ class Expressions:
         if sign is ast.Add:
             self.unit.helper("joined")
             whole = merge([self.locals.get(getattr(part, "id", None), self.kind(part)) for part in (left, right)])
-            whole = whole if isinstance(whole, List) and isinstance(whole.item, Many) else None
+            whole = whole if isinstance(whole, List) and isinstance(whole.item, Many) else List(Tensor()) if all(kinds.is_tensors(self.kind(p)) for p in (left, right)) else None
             return f"joined({self.as_list(left, whole)}, {self.as_list(right, whole)})"
         if sign is ast.Mult:
             self.unit.helper("repeated")
@@ -805,6 +807,10 @@ class Expressions:
             self.out(f"TORCH_CHECK({primary(test) if ran is node.body else '!' + primary(test)}, {self.never_text(line)});")
             return self.code(ran)
         kind = self.kind(node)
+        for part, left, sign in ((node.body, other, "!"), (node.orelse, body, "")):
+            if isinstance(left, Tensor) and self.kind(part) == kinds.CALLABLE and isinstance(kind, Tensor):  # a function in place of its result
+                self.out(f"TORCH_CHECK({sign}{primary(test)}, {self.never_text(part.lineno)});")
+                return self.code(node.orelse if part is node.body else node.body)
         texts = [self.typed_branch(part, kind) for part in (node.body, node.orelse)]
         if isinstance(body, Tensor) != isinstance(other, Tensor):  # a number beside a tensor
             texts = [f"torch::scalar_tensor({text})" if held in kinds.NUMBERS else text for text, held in zip(texts, (body, other), strict=True)]
@@ -837,7 +843,7 @@ class Expressions:
             called = isinstance(item, ast.Call) and self.static(item.func) is slice
             if isinstance(item, ast.Slice) or called:
                 parts = [None, *item.args][-max(len(item.args), 2) :] if called else (item.lower, item.upper, item.step)
-                bounds = ["None" if bound is None or is_none(bound) else self.code(bound) for bound in parts]
+                bounds = ["None" if bound is None or is_none(bound) else self.bound(bound) for bound in parts]
                 while bounds and bounds[-1] == "None":
                     bounds.pop()
                 texts.append(f"Slice({', '.join(bounds)})")
@@ -850,6 +856,10 @@ class Expressions:
             else:
                 texts.append(self.code(item))
         return "{" + ", ".join(texts) + "}"
+
+    def bound(self, node):
+        """The end of a slice, which may be a tensor of one number."""
+        return f"{self.primary(node)}.item<int64_t>()" if isinstance(self.kind(node), Tensor) else self.code(node)
 
     def code_Subscript(self, node):
         value, index = node.value, node.slice
@@ -964,6 +974,8 @@ class Expressions:
             return self.is_vector(node.value)
         if isinstance(kind, List) or is_numbers(kind) or isinstance(kind, Size) or isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
             return True
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and kinds.is_tensors(kind):
+            return self.is_vector(node.left) or self.is_vector(node.right)
         if isinstance(node, ast.IfExp):
             return any(self.is_vector(part) for part in (node.body, node.orelse) if self.kind(part) is not None)
         if isinstance(node, ast.Call):
@@ -1304,7 +1316,8 @@ class Expressions:
                 raise Refusal("an nn.Sequential that holds a module with several results", node)
             if isinstance(self.kind(node), Tuple):
                 template = "template " if self.in_template else ""
-                return f"{target}->{template}forward<{cpp_type(self.kind(node), node)}>({', '.join(self.code(a) for a in node.args)})"
+                given = [(cpp_type(self.kind(a), node) if isinstance(a, ast.Tuple) else "") + self.code(a) for a in node.args]
+                return f"{target}->{template}forward<{cpp_type(self.kind(node), node)}>({', '.join(given)})"
             if len(node.args) == 1 and any(isinstance(module, nn.Sequential) and not len(module) for module in found):
                 self.unit.helper("through")  # C++ refuses what Python hands through
                 return f"through({target}, {self.code(node.args[0])})"
@@ -1611,9 +1624,11 @@ class Expressions:
         raise Refusal(f"{cls.__name__}(...) has no translation", node)
 
     def legacy_tensor(self, cls, node):
-        if node.args and all(self.kind(a) == kinds.INT for a in node.args) and cls is not None:
+        whole = len(node.args) == 1 and isinstance(self.kind(node.args[0]), Size)
+        if whole or node.args and all(self.kind(a) == kinds.INT for a in node.args):
             dtype = ", torch::kLong" if cls.__name__ == "LongTensor" else ""
-            return f"torch::empty({{{', '.join(self.code(a) for a in node.args)}}}{dtype})"
+            sizes = self.code(node.args[0]) if whole else f"{{{', '.join(self.code(a) for a in node.args)}}}"
+            return f"torch::empty({sizes}{dtype})"
         if not node.args:
             return "torch::empty({0})"
         dtype = "torch::kLong" if cls.__name__ == "LongTensor" else "torch::kFloat"

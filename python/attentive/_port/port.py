@@ -199,7 +199,7 @@ def build(options, folder):
         unit.generate(trees)
     translation = text_of(options, loaded, unit, driver, notes)
     recorder.paused = True
-    translation.unseeded = unseeded(driver)
+    translation.unseeded, translation.computed = unseeded(driver)
     training = None
     if options.train:
         training = case.Training(driver.loss, [t for t in runs[0].inputs], options.train, options.clip)
@@ -306,17 +306,20 @@ def settle(unit, driver, recorder, runs):
 
 
 def unseeded(driver):
-    """Names of the parameters that Python leaves uninitialised."""
+    """Names of the parameters that Python leaves uninitialised, and of tables that are computed: no other seed changes them."""
     before = torch.are_deterministic_algorithms_enabled(), torch.utils.deterministic.fill_uninitialized_memory
     torch._C._set_deterministic_algorithms(True, warn_only=True)  # the public function imports the compiler, in two seconds
     torch.utils.deterministic.fill_uninitialized_memory = True
     try:
-        torch.manual_seed(case.SEED)
-        module = driver.make()
+        modules = []
+        for seed in (case.SEED, case.SEED + 1):
+            torch.manual_seed(seed)
+            modules.append(dict(driver.make().named_parameters()))
     finally:
         torch._C._set_deterministic_algorithms(before[0])
         torch.utils.deterministic.fill_uninitialized_memory = before[1]
-    return [name for name, value in module.named_parameters() if value.is_floating_point() and bool(value.isnan().any())]
+    missing = [name for name, value in modules[0].items() if value.is_floating_point() and bool(value.isnan().any())]
+    return missing, [name for name, value in modules[0].items() if len(value.unique()) > 1 and torch.equal(value, modules[1][name])]
 
 
 def skipped(loaded):

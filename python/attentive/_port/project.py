@@ -56,6 +56,7 @@ def write(folder, name, translation, runs, about):
         calls=", ".join(f"{translation.space}::call_{call}" for call in range(translation.calls)),
         runs="\n".join(_run(run) for run in runs),
         unseeded=_words(translation.unseeded),
+        computed=_words(translation.computed),
         hidden_rows="true" if translation.hidden_rows else "false",
     )
     if about.training:

@@ -8,7 +8,7 @@ import itertools
 import torch
 from torch import nn
 
-from .kinds import kind_of, merge
+from .kinds import NONE, kind_of, merge
 
 HOOK = "_attentive_port"
 _uids = itertools.count(1)
@@ -107,6 +107,10 @@ class Recorder:
         if any(count != self._calls[function.uid] for count, _, _ in found.values()):
             return None
         return {key: merge([k[0] for k in self._pick(seen, owners)]) for key, (_, seen, _) in found.items()}
+
+    def no_keywords(self, function, name):
+        """Whether nothing but None was given by **name."""
+        return all(merge([k[1] for k in seen]) == NONE for _, seen, _ in self._keywords.get((function.uid, name), {}).values())
 
     def leave(self):
         self._stack.pop()

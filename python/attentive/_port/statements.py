@@ -53,6 +53,7 @@ class Statements:
         for name, kind in self.hoisted.pop(node.uid, {}).items():
             self.out(f"{cpp_type(kind, node)} {identifier(name)}{self.initial(kind)};", declares=identifier(name))
             self.locals[name] = kind
+            self.outside.add(name)
         method = getattr(self, "statement_" + type(node).__name__, None)
         saved = self.ordered
         try:
@@ -174,6 +175,8 @@ class Statements:
                 found.append(kinds.FLOAT if kind in kinds.NUMBERS and isinstance(node.op, ast.Div) else kind)
             elif isinstance(node, ast.For) and isinstance(node.target, ast.Name) and node.target.id == name:
                 found.append(self.item_kind(node.iter))
+            elif isinstance(node, ast.For) and name in stored_names(node.target):
+                found += [self.unit.recorder.kind(n, self.owners) for n in ast.walk(self.function) if isinstance(n, ast.Name) and n.id == name]
         if any(isinstance(kind, Tensor) for kind in found) and any(kind in kinds.NUMBERS for kind in found):
             found = [kind for kind in found if kind not in kinds.NUMBERS]  # numbers become tensors of no dimension
         if any(isinstance(kind, List) and kind.item is None or kind == Tuple() for kind in found):
@@ -331,8 +334,28 @@ class Statements:
         else:
             raise Refusal(f"`{ast.unparse(node)[:60]}`: the name is no constant", node)
 
+    def before_base(self, call):
+        """Writes out what the base's constructor is given and was computed before: C++ constructs the base first."""
+        values = {}
+
+        def spell(tree):
+            for part in ast.walk(tree):
+                if isinstance(part, ast.Name | ast.Attribute) and isinstance(part.ctx, ast.Load) and ast.unparse(part) in values:
+                    self.substitute(part, *values[ast.unparse(part)])
+
+        for statement in self.body_nodes:
+            if any(part is call for part in ast.walk(statement)):
+                break
+            if isinstance(statement, ast.Assign) and len(statement.targets) == 1 and isinstance(statement.targets[0], ast.Name | ast.Attribute) and not self.draws(statement.value):
+                spell(statement.value)
+                values[ast.unparse(statement.targets[0])] = self.primary(statement.value), self.kind(statement.value)
+        for part in (*call.args, *call.keywords):
+            spell(part)
+
     def base_constructor(self, call):
         base = self.cls.base
+        if base is not nn.Module and (call.args or call.keywords):
+            self.before_base(call)
         if base is nn.Module or not (call.args or call.keywords):
             if base is not nn.Module and is_own(base):
                 self.base_call = f"{names.class_name(base)}Impl({', '.join(self.bind(base.__init__, call, constructor=base))})"
@@ -1275,6 +1298,7 @@ class Statements:
         """A for statement over Python's iterable; `body` emits what it repeats."""
         saved = dict(self.locals), set(self.local_names), dict(self.inline)
         self.local_names |= stored_names(target)
+        outer = set(self.set_again)
         header, bindings = self.iteration(items, target, node)
         self.out(header + " {")
         self.depth += 1
@@ -1283,6 +1307,7 @@ class Statements:
         body()
         self.depth -= 1
         self.out("}")
+        self.set_again = outer
         if not isinstance(node, ast.stmt):
             self.locals, self.local_names, self.inline = saved
 
@@ -1301,18 +1326,22 @@ class Statements:
         function = self.static(items.func) if isinstance(items, ast.Call) else None
         name = getattr(function, "__name__", "")
         if name == "range":
-            return self.iterate_range(items.args, target)
+            return self.iterate_range(items.args, target, node)
         if name == "enumerate" and isinstance(target, ast.Tuple):
-            counter = self.name_of(target.elts[0])
+            again = getattr(target.elts[0], "id", "_") in self.outside or self.sets_again(target.elts[0], node)
+            counter = self.fresh("count") if again else self.name_of(target.elts[0])
+            first = [f"{'' if target.elts[0].id in self.outside else 'int64_t '}{identifier(target.elts[0].id)} = {counter};"] if again else []
             self.locals[getattr(target.elts[0], "id", "_")] = kinds.INT
             length, item = self.indexable(items.args[0], counter)
             start = items.args[1] if len(items.args) > 1 else next((k.value for k in items.keywords), None)
             if start is not None and self.constant(start) != 0:
                 place = self.fresh("at")
                 length, item = self.indexable(items.args[0], place)
+                if again:
+                    raise Refusal("a counter of enumerate with a start that is set again, or read behind the loop", node)
                 return f"for (int64_t {place} = 0; {place} < {length}; ++{place})", [
                     f"const int64_t {counter} = {place} + {self.code(start)};", lambda: self.bind_item(target.elts[1], *item, node, items.args[0])]
-            return f"for (int64_t {counter} = 0; {counter} < {length}; ++{counter})", [lambda: self.bind_item(target.elts[1], *item, node, items.args[0])]
+            return f"for (int64_t {counter} = 0; {counter} < {length}; ++{counter})", [*first, lambda: self.bind_item(target.elts[1], *item, node, items.args[0])]
         if name == "zip":
             counter = self.fresh("n")
             arguments = self.zipped(items)
@@ -1361,16 +1390,31 @@ class Statements:
             return self.iterate_values(code if not code.startswith("{") else f"std::vector<{cpp_type(item, node)}>{code}", item, target, node)
         raise Refusal(f"a loop over `{ast.unparse(items)[:50]}`, {names.describe(kind)}", node)
 
-    def iterate_range(self, arguments, target):
+    def sets_again(self, target, node):
+        """Whether a loop's body gives its target another value, also by a loop within it whose last one is read behind that loop."""
+        for part in (part for statement in getattr(node, "body", ()) if isinstance(node, ast.For) for part in ast.walk(statement)):
+            loop = isinstance(part, ast.For) and target.id in stored_names(part.target)
+            read = loop and any(isinstance(n, ast.Name) and n.id == target.id and isinstance(n.ctx, ast.Load) and n.lineno > part.end_lineno for n in ast.walk(node))
+            if read or isinstance(part, ast.Assign | ast.AugAssign | ast.AnnAssign) and target.id in stored_names(part):
+                return True
+        return False
+
+    def iterate_range(self, arguments, target, loop):
         texts = [self.code(argument) for argument in arguments]
         low, high = ("0", texts[0]) if len(texts) == 1 else texts[:2]
-        name = self.name_of(target)
+        name, bindings = self.name_of(target), []
+        again = self.sets_again(target, loop)
+        if again or target.id in self.set_again | self.outside:  # the counter is another one than the name of the source
+            declared = target.id in self.set_again | self.outside
+            name = self.fresh("count")
+            bindings = [f"{'' if declared else 'int64_t '}{identifier(target.id)} = {name};"]
+            self.set_again |= {target.id} if again else set()
         self.locals[target.id] = kinds.INT
         step = self.constant(arguments[2]) if len(arguments) > 2 else 1
         if isinstance(step, int):
             advance = f"++{name}" if step == 1 else f"--{name}" if step == -1 else f"{name} += {step}"
-            return f"for (int64_t {name} = {low}; {name} {'<' if step > 0 else '>'} {high}; {advance})", []
-        return f"for (int64_t {name} = {low}; {name} < {high}; {name} += {texts[2]})", []
+            return f"for (int64_t {name} = {low}; {name} {'<' if step > 0 else '>'} {high}; {advance})", bindings
+        return f"for (int64_t {name} = {low}; {name} < {high}; {name} += {texts[2]})", bindings
 
     def iterate_slice(self, items, target, node):
         """A loop over a slice of a list of modules."""
@@ -1390,6 +1434,9 @@ class Statements:
         if isinstance(target, ast.Tuple):
             whole = self.fresh("item")
             return f"for (const auto& {whole} : {code})", [lambda: self.bind_item(target, whole, item, node)]
+        if target.id in self.outside:
+            whole = self.fresh("item")
+            return f"for (const auto& {whole} : {code})", [f"{identifier(target.id)} = {whole};"]
         name = self.name_of(target)
         self.locals[target.id] = item
         changed = any(isinstance(n, ast.Name) and n.id == target.id and isinstance(n.ctx, ast.Store) and n is not target for n in ast.walk(self.function))
@@ -1515,6 +1562,8 @@ class Statements:
             for at, part in enumerate(target.elts):
                 text = f"std::get<{at}>({code})" if isinstance(kind, Tuple) and not kinds.is_numbers(kind) else f"{code}[{at}]"
                 self.bind_item(part, text, self.element_kind(kind, at), node)
+        elif target.id in self.outside:
+            self.out(f"{identifier(target.id)} = {code};")
         elif target.id != "_":
             self.locals[target.id] = kind
             self.out(f"{'const auto' if kind in kinds.NUMBERS else 'auto'} {identifier(target.id)} = {code};", declares=identifier(target.id))

@@ -40,5 +40,6 @@ class Translation:
     unseeded: list  # names of parameters that no seed gives (torch.empty)
     components: list  # of attentive that the code links: attention, ...
     driver: str = ""
+    computed: list = dataclasses.field(default_factory=list)  # names of parameters that are tables: numpy's numbers may end otherwise
     files: list = dataclasses.field(default_factory=list)  # that were written
     hidden_rows: bool = False  # whether a mask may hide every key of a row
