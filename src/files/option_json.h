@@ -101,8 +101,9 @@ class OptionReader {
     value.reset();
     if (found != object_.end() && found->is_null()) return;
     if constexpr (ListsOptions<Value>) {
-      each_option(value.emplace(0),
-                  OptionReader(caller_, member(key, "an object or null", &nlohmann::json::is_object)));
+      auto object = option_object(value.emplace(0));  // earlier versions did not write every member
+      object.update(member(key, "an object or null", &nlohmann::json::is_object));
+      each_option(*value, OptionReader(caller_, object));
     } else {
       OptionReader(caller_, object_)(key, value.emplace());
     }

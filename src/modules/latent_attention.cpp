@@ -95,8 +95,9 @@ at::Tensor LatentAttentionImpl::attend_heads(const at::Tensor& q, const at::Tens
                                              const Mask& mask) {
   auto call = options.attention();
   if (!call.scale) {
-    call.scale =
-        1.0 / std::sqrt(static_cast<double>(options.qk_nope_head_dim() + options.qk_rope_head_dim()));
+    const auto mscale = rotary->mscale(options.rotary().mscale_all_dim());
+    call.scale = mscale * mscale /
+                 std::sqrt(static_cast<double>(options.qk_nope_head_dim() + options.qk_rope_head_dim()));
   }
   call.dropout_p = dropout_now(*this);
   AttentionExtras extras;

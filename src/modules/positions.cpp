@@ -84,6 +84,41 @@ at::Tensor llama3_factors(const RotaryPositionsOptions& options) {
   return kept + (1.0 - kept) / options.factor();
 }
 
+void check_yarn(const char* caller, const RotaryPositionsOptions& options) {
+  TORCH_CHECK_VALUE(options.base() > 1, caller, ": expected base > 1 for Yarn scaling, got ", options.base());
+  const auto fast = options.beta_fast(), slow = options.beta_slow();
+  TORCH_CHECK_VALUE(std::isfinite(fast) && slow > 0 && slow < fast, caller,
+                    ": expected 0 < beta_slow < beta_fast, got ", slow, " and ", fast);
+  const auto check = [&](const char* name, double value, bool valid, const char* wanted) {
+    TORCH_CHECK_VALUE(valid && std::isfinite(value), caller, ": expected ", name, wanted, ", got ", value);
+  };
+  check("original_context", options.original_context(), options.original_context() > 0, " > 0");
+  check("mscale", options.mscale(), options.mscale() >= 0, " >= 0");
+  check("mscale_all_dim", options.mscale_all_dim(), options.mscale_all_dim() >= 0, " >= 0");
+  const auto magnitude = options.attention_factor().value_or(1.0);
+  check("attention_factor", magnitude, magnitude > 0, " > 0");
+}
+
+// The factors (head_dim / 2) for the angles of each pair.
+at::Tensor yarn_factors(const RotaryPositionsOptions& options) {
+  const auto dim = static_cast<double>(options.head_dim());
+  const auto pair_that_turns = [&](double times) {
+    return dim / 2 * std::log(options.original_context() / (times * 2.0 * c10::pi<double>)) /
+           std::log(options.base());
+  };
+  auto first = pair_that_turns(options.beta_fast()), last = pair_that_turns(options.beta_slow());
+  if (options.truncate()) {
+    first = std::floor(first);
+    last = std::ceil(last);
+  }
+  first = std::max(first, 0.0);
+  last = std::min(last, dim - 1);  // as published, though there are dim / 2 pairs
+  if (first == last) last += 1e-3;
+  const auto pair = at::arange(options.head_dim() / 2, at::TensorOptions(at::kDouble));
+  const auto slowed = pair.sub(first).div(last - first).clamp(0.0, 1.0);
+  return (1.0 - slowed) + slowed / options.factor();
+}
+
 // Throws unless x is (B, T, dim) or (T, dim).
 void check_tokens(const char* caller, const at::Tensor& x, int64_t dim) {
   check_floating(caller, "x", x);
@@ -107,7 +142,7 @@ std::string_view to_string(RotaryPairing value) {
 }
 
 std::string_view to_string(RotaryScaling value) {
-  return enum_name(value, {"none", "linear", "ntk", "llama3"});
+  return enum_name(value, {"none", "linear", "ntk", "llama3", "yarn"});
 }
 
 void SinusoidalPositionsImpl::reset() {
@@ -148,6 +183,7 @@ void RotaryPositionsImpl::reset() {
   TORCH_CHECK_VALUE(options.scaling() != RotaryScaling::Ntk || options.head_dim() > 2, kName,
                     ": expected head_dim > 2 for Ntk scaling, got ", options.head_dim());
   if (options.scaling() == RotaryScaling::Llama3) check_llama3(kName, options);
+  if (options.scaling() == RotaryScaling::Yarn) check_yarn(kName, options);
   TORCH_CHECK_VALUE(std::isfinite(scaled_base(options)), kName,
                     ": expected a finite base * factor^(head_dim / (head_dim - 2)), got base = ",
                     options.base(), ", factor = ", options.factor());
@@ -157,7 +193,18 @@ at::Tensor RotaryPositionsImpl::angles(int64_t length, int64_t first) const {
   auto table = angle_table(kName, length, options.head_dim(), scaled_base(options), first);
   if (options.scaling() == RotaryScaling::Linear) table.div_(options.factor());
   if (options.scaling() == RotaryScaling::Llama3) table.mul_(llama3_factors(options));
+  if (options.scaling() == RotaryScaling::Yarn) table.mul_(yarn_factors(options));
   return table;
+}
+
+double RotaryPositionsImpl::mscale(double weight) const {
+  return options.scaling() == RotaryScaling::Yarn ? 1.0 + 0.1 * weight * std::log(options.factor()) : 1.0;
+}
+
+double RotaryPositionsImpl::magnitude() const {
+  const bool both = options.mscale() != 0 && options.mscale_all_dim() != 0;
+  const auto usual = both ? mscale(options.mscale()) / mscale(options.mscale_all_dim()) : mscale(1.0);
+  return options.scaling() == RotaryScaling::Yarn ? options.attention_factor().value_or(usual) : 1.0;
 }
 
 void RotaryPositionsImpl::tabulate(int64_t first, int64_t length, const at::Tensor& like) {
@@ -172,8 +219,8 @@ void RotaryPositionsImpl::tabulate(int64_t first, int64_t length, const at::Tens
   const auto table =
       from_zero ? angles(2 * last) : angles(std::min(length + kAhead, kMostPositions - first), first);
   with_allocation_errors(kName, "a table of " + std::to_string(table.size(0)) + " positions", [&] {
-    auto cos = table.cos().to(like.options().requires_grad(false));
-    sin_ = table.sin().to(like.options().requires_grad(false));
+    auto cos = table.cos().mul_(magnitude()).to(like.options().requires_grad(false));
+    sin_ = table.sin().mul_(magnitude()).to(like.options().requires_grad(false));
     cos_ = std::move(cos);
   });
   begin_ = from_zero ? 0 : first;

@@ -201,11 +201,19 @@ namespace {
 constexpr const char* kAddedSinceV1[] = {"rotary_low_freq_factor",
                                          "rotary_high_freq_factor",
                                          "rotary_original_context",
+                                         "rotary_beta_fast",
+                                         "rotary_beta_slow",
+                                         "rotary_truncate",
+                                         "rotary_mscale",
+                                         "rotary_mscale_all_dim",
+                                         "rotary_attention_factor",
                                          "hidden_dim",
                                          "activation",
                                          "eps",
                                          "checkpoint"};
-constexpr const char* kLlamaAddedSinceV1[] = {"checkpoint"};
+constexpr const char* kLlamaAddedSinceV1[] = {
+    "rotary_beta_fast",      "rotary_beta_slow",        "rotary_truncate", "rotary_mscale",
+    "rotary_mscale_all_dim", "rotary_attention_factor", "checkpoint"};
 
 template <class Options, size_t kCount>
 nlohmann::json without_later_defaults(const Options& options, const Options& defaults,

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <string>
@@ -41,9 +42,8 @@ LatentAttentionOptions latent_options(const nlohmann::json& python) {
                      .v_head_dim(integer("v_head_dim"))
                      .attention_bias(python.at("attention_bias").get<bool>());
   if (!python.at("q_lora_rank").is_null()) options.q_lora_rank(integer("q_lora_rank"));
-  options.rotary().base(python.at("rope_theta").get<double>());
+  options.rotary() = test::rotary_options(python.at("rope"));
   if (!python.at("rope_interleave").get<bool>()) options.rotary().pairing(RotaryPairing::Halves);
-  options.attention().scale = python.at("scaling").get<double>();
   return options;
 }
 
@@ -70,14 +70,16 @@ void check_latent_cases(const std::vector<test::MixerCase>& cases) {
 }  // namespace
 
 TEST_CASE("LatentAttention equals transformers' DeepseekV3Attention", "[latent_attention][mixers]") {
-  const auto cases = test::committed_mixers("latent");
-  REQUIRE(cases.size() == 7);
-  check_latent_cases(cases);
+  const auto plain = test::committed_mixers("latent"), extended = test::committed_mixers("yarn");
+  REQUIRE(plain.size() == 7);
+  REQUIRE(extended.size() == 9);
+  check_latent_cases(plain);
+  check_latent_cases(extended);
 }
 
 TEST_CASE("LatentAttention equals DeepseekV3Attention of drawn sizes", "[latent_attention][mixers][python]") {
   NEEDS_PYTHON("transformers");
-  const auto cases = test::drawn_mixers("latent");
+  const auto cases = test::drawn_mixers(GENERATE("latent", "yarn"));
   REQUIRE(cases.size() == 50);
   check_latent_cases(cases);
 }
@@ -195,6 +197,24 @@ TEST_CASE("LatentAttention: hidden NaN, no tokens, windows, adapters", "[latent_
     CHECK_CLOSE(at::cat(outputs, 1), want);
     remove_adapter(*adapter);
   }
+}
+
+TEST_CASE("LatentAttention multiplies its scores by YaRN's factor unless it has a scale",
+          "[latent_attention]") {
+  auto options = small_latent();
+  options.rotary().scaling(RotaryScaling::Yarn).factor(40).mscale_all_dim(1);
+  at::manual_seed(7);
+  LatentAttention usual(options);
+  const auto m = 1 + 0.1 * std::log(40.0);
+  options.attention().scale = m * m / std::sqrt(7.0);
+  at::manual_seed(7);
+  LatentAttention same(options);
+  options.attention().scale = 1 / std::sqrt(7.0);
+  at::manual_seed(7);
+  LatentAttention other(options);
+  const auto x = at::randn({2, 5, 6});
+  CHECK_CLOSE(usual->forward(x), same->forward(x));
+  CHECK_FALSE(at::allclose(usual->forward(x), other->forward(x)));
 }
 
 TEST_CASE("LatentAttention names what is wrong", "[latent_attention]") {

@@ -18,6 +18,7 @@
 #include <torch/nn/module.h>
 
 #include <attentive/files/state_dict.h>
+#include <attentive/modules/positions.h>
 #include <attentive/parity/case.h>
 
 #include "support/compare.h"
@@ -35,6 +36,23 @@ struct MixerCase {
 
   at::Tensor without_padding(const at::Tensor& output) const { return output * keep.unsqueeze(-1); }
 };
+
+/// The rotation that transformers' rope_parameters describe.
+inline RotaryPositionsOptions rotary_options(const nlohmann::json& rope) {
+  auto rotary = RotaryPositionsOptions(0).base(rope.at("rope_theta").get<double>());
+  if (rope.at("rope_type") == "default") return rotary;
+  REQUIRE(rope.at("rope_type") == "yarn");
+  rotary.scaling(RotaryScaling::Yarn)
+      .factor(rope.at("factor").get<double>())
+      .original_context(rope.at("original_max_position_embeddings").get<double>())
+      .beta_fast(rope.value("beta_fast", rotary.beta_fast()))
+      .beta_slow(rope.value("beta_slow", rotary.beta_slow()))
+      .truncate(rope.value("truncate", true))
+      .mscale(rope.value("mscale", 0.0))
+      .mscale_all_dim(rope.value("mscale_all_dim", 0.0));
+  if (rope.contains("attention_factor")) rotary.attention_factor(rope.at("attention_factor").get<double>());
+  return rotary;
+}
 
 /// The cases of a bundle whose names begin with `kind`.
 inline std::vector<MixerCase> mixer_cases(const std::filesystem::path& bundle, const std::string& kind) {

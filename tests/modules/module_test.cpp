@@ -405,7 +405,8 @@ TEST_CASE("Deeper options, enumerations and absent ones are printed too", "[prin
       "activation=gelu_tanh, eps=1e-05, checkpoint=0)");
   CHECK(printed(RotaryPositions(RotaryPositionsOptions(4).pairing(RotaryPairing::Halves))) ==
         "attentive::RotaryPositions(head_dim=4, base=10000, pairing=halves, scaling=none, factor=1, "
-        "low_freq_factor=1, high_freq_factor=4, original_context=8192)");
+        "low_freq_factor=1, high_freq_factor=4, original_context=8192, beta_fast=32, beta_slow=1, "
+        "truncate=true, mscale=0, mscale_all_dim=0, attention_factor=none)");
   CHECK(
       printed(Llama(LlamaOptions(7, 8, 2, 2).windows({4, 0}).window_rotary(RotaryPositionsOptions(0))))
           .ends_with("dropout=0, rotary={pairing=halves}, windows=[4, 0], window_rotary={}, checkpoint=0)"));

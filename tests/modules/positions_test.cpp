@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include <ATen/Parallel.h>
@@ -16,6 +17,7 @@
 #include <attentive/modules/norms.h>
 #include <attentive/modules/positions.h>
 
+#include "modules/mixer_cases.h"
 #include "support/compare.h"
 #include "support/errors.h"
 #include "support/module_suite.h"
@@ -173,6 +175,73 @@ TEST_CASE("Llama3 scaling slows down the pairs that turn seldom within the origi
         "RotaryPositions: expected 0 < low_freq_factor < high_freq_factor, got 1.5 and 1.5");
   CHECK(value_error([&] { RotaryPositions(RotaryPositionsOptions(options).original_context(0)); }) ==
         "RotaryPositions: expected original_context > 0, got 0");
+}
+
+TEST_CASE("Yarn scaling turns queries as transformers does", "[positions][mixers]") {
+  const auto cases = test::committed_mixers("rotary");
+  REQUIRE(cases.size() == 9);
+  for (const auto& one : cases) {
+    INFO(one.file.name << " " << one.options.dump());
+    const auto q = one.file.inputs.at("q").clone().requires_grad_();
+    RotaryPositions rotary(
+        test::rotary_options(one.options.at("rope")).head_dim(q.size(-1)).pairing(RotaryPairing::Halves));
+    const auto output = rotary->forward(q);
+    CHECK(test::mixer_difference(output, one.file.expected_output) <= 2e-6);
+    (output * one.file.grad_output).sum().backward();
+    CHECK(test::mixer_difference(q.grad(), one.file.input_gradients.at("q")) <= 2e-6);
+    const at::NoGradGuard no_grad;  // the fused pass
+    CHECK(test::mixer_difference(rotary->forward(q), one.file.expected_output) <= 2e-6);
+  }
+}
+
+TEST_CASE("Yarn scaling slows down the pairs that turn seldom, and has a magnitude", "[positions]") {
+  const auto options = RotaryPositionsOptions(12)
+                           .base(20.0)
+                           .scaling(RotaryScaling::Yarn)
+                           .factor(4)
+                           .original_context(64)
+                           .beta_fast(6)
+                           .beta_slow(2)
+                           .truncate(false);
+  RotaryPositions plain(RotaryPositionsOptions(12).base(20.0)), scaled(options);
+  const auto ratio = scaled->angles(2)[1] / plain->angles(2)[1];
+  const auto pair_that_turns = [](double times) {
+    return 6 * std::log(64 / (times * 2 * std::acos(-1.0))) / std::log(20.0);
+  };
+  const auto first = pair_that_turns(6), last = pair_that_turns(2);
+  int slowed = 0, kept = 0;
+  for (int i = 0; i < 6; ++i) {
+    const auto s = std::clamp((i - first) / (last - first), 0.0, 1.0);
+    INFO("pair " << i);
+    CHECK(std::abs(ratio[i].item<double>() - (1 - s + s / 4)) < 1e-14);
+    slowed += s == 1;
+    kept += s == 0;
+  }
+  CHECK((slowed > 0 && kept > 0 && slowed + kept < 6));
+  const auto magnitude = [](const RotaryPositionsOptions& one) { return RotaryPositions(one)->magnitude(); };
+  const auto usual = 1 + 0.1 * std::log(4.0);
+  CHECK(magnitude(options) == usual);
+  CHECK(magnitude(RotaryPositionsOptions(options).mscale(0.5)) == usual);
+  CHECK(magnitude(RotaryPositionsOptions(options).mscale(0.7).mscale_all_dim(0.7)) == 1);
+  CHECK(magnitude(RotaryPositionsOptions(options).attention_factor(1.5).mscale(1)) == 1.5);
+  CHECK(magnitude(RotaryPositionsOptions(12).attention_factor(1.5)) == 1);
+  const auto refused = [](const RotaryPositionsOptions& one) {
+    return value_error([&] { return RotaryPositions(one); });
+  };
+  using Options = RotaryPositionsOptions;
+  CHECK(refused(Options(options).factor(0.5)) == "RotaryPositions: expected factor >= 1, got 0.5");
+  CHECK(refused(Options(options).base(1)) == "RotaryPositions: expected base > 1 for Yarn scaling, got 1");
+  CHECK(refused(Options(options).beta_fast(2)) ==
+        "RotaryPositions: expected 0 < beta_slow < beta_fast, got 2 and 2");
+  CHECK(refused(Options(options).beta_slow(0)) ==
+        "RotaryPositions: expected 0 < beta_slow < beta_fast, got 0 and 6");
+  CHECK(refused(Options(options).original_context(0)) ==
+        "RotaryPositions: expected original_context > 0, got 0");
+  CHECK(refused(Options(options).mscale(-1)) == "RotaryPositions: expected mscale >= 0, got -1");
+  CHECK(refused(Options(options).mscale_all_dim(test::kNaN)) ==
+        "RotaryPositions: expected mscale_all_dim >= 0, got nan");
+  CHECK(refused(Options(options).attention_factor(0)) ==
+        "RotaryPositions: expected attention_factor > 0, got 0");
 }
 
 TEST_CASE("Rotated queries and keys know their distance alone", "[positions]") {

@@ -124,6 +124,18 @@ TEST_CASE("GPTOptions survive JSON and name what is wrong in it", "[language_mod
                                                      .original_context(100));
   CHECK(to_json(parse_gpt_options(to_json(scaled))) == to_json(scaled));
   CHECK(parse_gpt_options(to_json(scaled)).rotary().original_context() == 100);
+  const auto yarn = RotaryPositionsOptions(2)
+                        .scaling(RotaryScaling::Yarn)
+                        .factor(8)
+                        .beta_fast(9)
+                        .beta_slow(2)
+                        .truncate(false)
+                        .mscale(0.5)
+                        .mscale_all_dim(0.75)
+                        .attention_factor(1.5);
+  const auto again = parse_gpt_options(to_json(GPTOptions(options).rotary(yarn))).rotary();
+  CHECK((again.beta_fast() == 9 && again.beta_slow() == 2 && !again.truncate()));
+  CHECK((again.mscale() == 0.5 && again.mscale_all_dim() == 0.75 && again.attention_factor() == 1.5));
   CHECK(parse_gpt_options(kModelJson).rotary().original_context() == 8192);
   CHECK(parse_gpt_options(kModelJson).checkpoint() == 0);
   CHECK(parse_gpt_options(to_json(GPTOptions(options).checkpoint(2))).checkpoint() == 2);
@@ -162,6 +174,13 @@ TEST_CASE("LlamaOptions survive JSON and are told from GPTOptions", "[language_m
   CHECK(to_json(plain).find("checkpoint") ==
         std::string::npos);  // a member that earlier versions do not know
   CHECK(parse_llama_options(to_json(plain)).checkpoint() == 0);
+  // Members that earlier versions did not write, in this object and in that of a rotation.
+  CHECK(to_json(plain).find("beta_fast") == std::string::npos);
+  auto old = to_json(all);
+  const std::string later = "\"beta_fast\": 32.0,";
+  const auto found = old.find(later);
+  REQUIRE(found != std::string::npos);
+  CHECK(to_json(parse_llama_options(old.erase(found, later.size()))) == to_json(all));
   CHECK(value_error([] { return parse_llama_options(kModelJson).vocab_size(); }) ==
         "LlamaOptions: expected a member \"model\" with the value \"Llama\"");
 }

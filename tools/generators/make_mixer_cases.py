@@ -1,4 +1,4 @@
-"""Writes cases of latent attention and of gated delta nets, computed by transformers' own classes and functions.
+"""Writes cases of latent attention, of rotations by YaRN and of gated delta nets, computed by transformers' own classes.
 
     python tools/generators/make_mixer_cases.py [--out tests/modules/data]
 
@@ -9,14 +9,32 @@ state one after the other. Needs torch 2.11.0 and transformers 5.24.0 from PyPI;
 """
 
 import torch
+import transformers
 from transformers.models.deepseek_v3 import modeling_deepseek_v3 as deepseek
 from transformers.models.kimi_linear import modeling_kimi_linear as kimi
+from transformers.models.llama import modeling_llama as llama
 from transformers.models.qwen3_next import modeling_qwen3_next as qwen
 
 from case_support import fresh, run_generator
 from make_bias_cases import OUT, Draw, parameters, write
 
+transformers.utils.logging.set_verbosity_error()  # YaRN warns of factors that are no ratio of two lengths
+
 INIT_SEED = 7
+
+# Settings of YaRN: DeepSeek-V3's, each that its factor or its angles depend on, and a slope that ends behind all pairs
+# or has no length.
+YARN = (
+    {"mscale": 1.0, "mscale_all_dim": 1.0, "beta_fast": 32, "beta_slow": 1},
+    {},
+    {"mscale": 0.7},
+    {"mscale_all_dim": 0.8},
+    {"attention_factor": 0.6, "mscale_all_dim": 1.2},
+    {"truncate": False, "rope_theta": 10000.0, "original_max_position_embeddings": 4096},
+    {"mscale": 1.5, "mscale_all_dim": 0.5, "beta_fast": 9.5, "beta_slow": 0.3, "truncate": False},
+    {"beta_slow": 0.2, "rope_theta": 50.0, "original_max_position_embeddings": 4096},
+    {"original_max_position_embeddings": 6},
+)
 
 
 def built(draw, kind, config):
@@ -44,9 +62,26 @@ def case(folder, stem, draw, width, module, options, call):
     write(folder, stem, options, parameters(module), inputs, output, draw, writer="make_mixer_cases 1")
 
 
-def latent(folder, stem, draw):
+def yarn(draw, index):
+    sizes = {"rope_theta": draw.one_of(10000.0, 50.0), "factor": draw.one_of(2.5, 40.0)}
+    sizes["original_max_position_embeddings"] = draw.one_of(16, 200, 4096)
+    return {"rope_type": "yarn", **sizes, **YARN[index % len(YARN)]}
+
+
+def rotated(folder, stem, draw, index):
+    features, tokens = 2 * draw.integer(5, 16), draw.integer(2, 9)
+    config = transformers.LlamaConfig(hidden_size=features, num_attention_heads=1, rope_parameters=yarn(draw, index))
+    q = draw.normal(1, 2, tokens, features).requires_grad_()
+    cos, sin = llama.LlamaRotaryEmbedding(config)(q, torch.arange(tokens)[None])
+    output = llama.apply_rotary_pos_emb(q, q, cos, sin)[0]
+    write(folder, stem, {"rope": config.rope_parameters}, {}, {"q": q}, output, draw, writer="make_mixer_cases 1")
+
+
+def latent(folder, stem, draw, index=None):
     wide = fresh()
     heads, rope, nope = draw.integer(1, 4 if wide else 3), 2 * draw.integer(1, 4 if wide else 2), draw.integer(1, 9 if wide else 4)
+    if index is not None:
+        rope = 2 * draw.integer(2, 8)
     sizes = {
         "num_attention_heads": heads,
         "hidden_size": draw.integer(2, 24 if wide else 6),
@@ -59,12 +94,9 @@ def latent(folder, stem, draw):
         "rope_interleave": draw.one_of(True, False),
     }
     config = deepseek.DeepseekV3Config(**sizes, num_key_value_heads=heads, attn_implementation="eager")
-    config.rope_parameters = {"rope_type": "default", "rope_theta": draw.one_of(10000.0, 500.0)}
+    plain = {"rope_type": "default", "rope_theta": draw.one_of(10000.0, 500.0)}
+    config.rope_parameters = plain if index is None else yarn(draw, index)
     module, settings = built(draw, deepseek.DeepseekV3Attention, config)
-    if draw.integer(0, 2) == 0:  # what YaRN with mscale_all_dim = 1 makes of it
-        config.rope_parameters = {**config.rope_parameters, "rope_type": "yarn", "factor": 4.0, "mscale_all_dim": 1.0}
-        module.scaling = deepseek.yarn_apply_mscale(config.rope_parameters, module.scaling)
-        config.rope_parameters["rope_type"] = "default"
     rotary = deepseek.DeepseekV3RotaryEmbedding(config)
 
     def call(x, keep):
@@ -75,7 +107,7 @@ def latent(folder, stem, draw):
         positions = (keep.long().cumsum(-1) - 1).clamp(min=0)
         return module(x, rotary(x, positions), mask)[0]
 
-    options = {**sizes, **settings, "rope_theta": config.rope_parameters["rope_theta"], "scaling": module.scaling}
+    options = {**sizes, **settings, "rope": config.rope_parameters}
     case(folder, stem, draw, sizes["hidden_size"], module, options, call)
 
 
@@ -125,6 +157,9 @@ def cases(folder):
         latent(folder, f"latent-{index}", Draw(1000 + index))
         delta(folder, f"delta-{index}", Draw(2000 + index))
         channel_gates(folder, f"channels-{index}", Draw(3000 + index))
+    for index in range(50 if fresh() else len(YARN)):
+        latent(folder, f"yarn-{index}", Draw(4000 + index), index)
+        rotated(folder, f"rotary-{index}", Draw(5000 + index), index)
 
 
 if __name__ == "__main__":

@@ -36,8 +36,9 @@ struct LatentAttentionOptions {
   /// is RotaryPairing::Halves.
   TORCH_ARG(RotaryPositionsOptions, rotary) = RotaryPositionsOptions(64);
   /// How the heads attend. Its `dropout_p` must stay 0: `dropout` applies, in training only. Without a scale,
-  /// scores are divided by sqrt(qk_nope_head_dim + qk_rope_head_dim); a model extended by YaRN multiplies
-  /// that by the square of its mscale.
+  /// scores are divided by sqrt(qk_nope_head_dim + qk_rope_head_dim) and, with RotaryScaling::Yarn and
+  /// mscale_all_dim, multiplied by the square of `RotaryPositions::mscale(mscale_all_dim)`; a scale replaces
+  /// both.
   TORCH_ARG(AttentionOptions, attention) = AttentionOptions{.causal = Causal::BottomRight};
 
   ATTENTIVE_OPTIONS(emb_dim_, num_heads_, q_lora_rank_, kv_lora_rank_, qk_nope_head_dim_, qk_rope_head_dim_,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include <torch/nn/modules/common.h>
@@ -108,7 +109,10 @@ std::string_view to_string(RotaryPairing value);
 ///   Llama3  a pair that turns r times within original_context positions slows down by `factor` if r is below
 ///           low_freq_factor, not at all if r is above high_freq_factor, and in between by 1 / (s + (1 - s) /
 ///           factor), where s goes linearly from 0 to 1
-enum class RotaryScaling { None, Linear, Ntk, Llama3 };
+///   Yarn    a pair slows down to (1 - s) + s / factor of its speed, where s goes linearly from 0 at the pair
+///           that turns beta_fast times within original_context positions to 1 at the one that turns
+///           beta_slow times; and the rotated features are multiplied by `magnitude()`
+enum class RotaryScaling { None, Linear, Ntk, Llama3, Yarn };
 std::string_view to_string(RotaryScaling value);
 
 /// Options of `RotaryPositions`.
@@ -122,10 +126,19 @@ struct RotaryPositionsOptions {
   TORCH_ARG(double, factor) = 1.0;             ///< factor of the scaling, at least 1
   TORCH_ARG(double, low_freq_factor) = 1.0;    ///< for Llama3
   TORCH_ARG(double, high_freq_factor) = 4.0;   ///< for Llama3, above low_freq_factor
-  TORCH_ARG(double, original_context) = 8192;  ///< for Llama3: the trained length in positions
+  TORCH_ARG(double, original_context) = 8192;  ///< for Llama3 and Yarn: the trained length in positions
+  TORCH_ARG(double, beta_fast) = 32.0;         ///< for Yarn, above beta_slow
+  TORCH_ARG(double, beta_slow) = 1.0;          ///< for Yarn
+  TORCH_ARG(bool, truncate) = true;  ///< for Yarn: whether the ends of the slope are rounded to whole pairs
+  TORCH_ARG(double, mscale) = 0.0;   ///< for Yarn; 0: not set
+  TORCH_ARG(double, mscale_all_dim) = 0.0;  ///< for Yarn; 0: not set
+  /// For Yarn: what cosines and sines are multiplied by. If it is not set: the quotient of `mscale(weight)`
+  /// for the weights mscale and mscale_all_dim, or, unless both are set, `mscale(1)`.
+  TORCH_ARG(std::optional<double>, attention_factor) = std::nullopt;
 
   ATTENTIVE_OPTIONS(head_dim_, base_, pairing_, scaling_, factor_, low_freq_factor_, high_freq_factor_,
-                    original_context_);
+                    original_context_, beta_fast_, beta_slow_, truncate_, mscale_, mscale_all_dim_,
+                    attention_factor_);
 };
 
 /// Rotary position embedding: rotates each pair of features of a query or key by an angle proportional to the
@@ -138,7 +151,8 @@ struct RotaryPositionsOptions {
 /// length. Two threads must not call one module at the same time.
 /// Throws c10::ValueError for another head_dim, a position beyond 2^53 or invalid options. Memory: head_dim
 /// numbers per cached position. Source: Su et al. 2021, "RoFormer"; Chen et al. 2023, "Extending Context
-/// Window ... via Positional Interpolation"; Grattafiori et al. 2024, "The Llama 3 Herd of Models".
+/// Window ... via Positional Interpolation"; Grattafiori et al. 2024, "The Llama 3 Herd of Models"; Peng et
+/// al. 2023, "YaRN", as transformers computes it.
 ///
 ///   attentive::RotaryPositions rotary(64);
 ///   q = rotary->forward(q, cache.position());
@@ -152,6 +166,8 @@ class RotaryPositionsImpl : public Module<RotaryPositionsImpl> {
   at::Tensor forward(const at::Tensor& x, int64_t first = 0);
   /// Angles (length, head_dim / 2) of positions first .. first + length - 1, float64.
   at::Tensor angles(int64_t length, int64_t first = 0) const;
+  double magnitude() const;            ///< what cosines and sines are multiplied by: 1 but for Yarn
+  double mscale(double weight) const;  ///< 1 + 0.1 weight log(factor) for Yarn, otherwise 1
 
   RotaryPositionsOptions options;
 
