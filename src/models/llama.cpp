@@ -197,8 +197,50 @@ namespace {
 
 constexpr int64_t kDefaultWindow = 4096;
 
+// The lengths in config.json beside the rotations.
+struct Lengths {
+  double context;                  // max_position_embeddings
+  std::optional<double> original;  // original_max_position_embeddings, which replaces that of a rotation
+};
+
+// Reads the scaling "yarn". As in Python, null is an absent factor but a false `truncate`, and 0 an absent beta
+// or mscale.
+RotaryPositionsOptions read_yarn(const ModelConfig& scaling, RotaryPositionsOptions rotary,
+                                 const Lengths& lengths) {
+  const auto checked = [&](std::string_view name, double value, bool valid, std::string_view expected) {
+    if (!valid || !std::isfinite(value)) scaling.refuse(name, expected);
+    return value;
+  };
+  const auto not_zero = [&](std::string_view name, double fallback) {
+    const auto value = scaling.number(name, 0.0);
+    return value == 0 ? fallback : value;
+  };
+  checked("rope_theta", rotary.base(), rotary.base() > 1, "a number above 1");
+  const auto original =
+      lengths.original.value_or(scaling.number("original_max_position_embeddings", lengths.context));
+  checked("original_max_position_embeddings", original, original > 0, "a number above 0");
+  const auto given = scaling.number("factor");
+  const auto factor = scaling.is_null("factor") ? lengths.context / original : given.value_or(0.0);
+  const auto slow = not_zero("beta_slow", 1.0), fast = not_zero("beta_fast", 32.0);
+  const bool has_fast = scaling.find("beta_fast") != nullptr;
+  const auto mscale = scaling.number("mscale", 0.0), all_dim = scaling.number("mscale_all_dim", 0.0);
+  const auto magnitude = scaling.number("attention_factor");
+  if (magnitude) checked("attention_factor", *magnitude, *magnitude > 0, "a number above 0");
+  return rotary.scaling(RotaryScaling::Yarn)
+      .original_context(original)
+      .factor(checked("factor", factor, factor >= 1, "a number of at least 1"))
+      .beta_slow(checked("beta_slow", slow, slow > 0 && (has_fast || slow < fast),
+                         "a number above 0 and below beta_fast"))
+      .beta_fast(checked("beta_fast", fast, fast > slow, "a number above beta_slow"))
+      .truncate(!scaling.is_null("truncate") && scaling.flag("truncate", true))
+      .mscale(checked("mscale", mscale, mscale >= 0, "a number of at least 0"))
+      .mscale_all_dim(checked("mscale_all_dim", all_dim, all_dim >= 0, "a number of at least 0"))
+      .attention_factor(magnitude);
+}
+
 // Reads one rotation. Old files have rope_theta next to the scaling, new ones inside it.
-RotaryPositionsOptions read_rotary(const std::optional<ModelConfig>& scaling, double theta, int64_t context) {
+RotaryPositionsOptions read_rotary(const std::optional<ModelConfig>& scaling, double theta,
+                                   const Lengths& lengths) {
   auto rotary = RotaryPositionsOptions(0).pairing(RotaryPairing::Halves).base(theta);
   if (!scaling) return rotary;
   rotary.base(scaling->number("rope_theta", theta));
@@ -214,12 +256,14 @@ RotaryPositionsOptions read_rotary(const std::optional<ModelConfig>& scaling, do
     return *value;
   };
   if (kind == "linear") return rotary.scaling(RotaryScaling::Linear).factor(required("factor"));
-  if (kind != "llama3") scaling->refuse(field, R"("default", "linear" or "llama3")");
+  if (kind == "yarn") return read_yarn(*scaling, rotary, lengths);
+  if (kind != "llama3") scaling->refuse(field, R"("default", "linear", "llama3" or "yarn")");
   return rotary.scaling(RotaryScaling::Llama3)
       .factor(required("factor"))
       .low_freq_factor(required("low_freq_factor"))
       .high_freq_factor(required("high_freq_factor"))
-      .original_context(scaling->number("original_max_position_embeddings", static_cast<double>(context)));
+      .original_context(
+          lengths.original.value_or(scaling->number("original_max_position_embeddings", lengths.context)));
 }
 
 // An object of rotations; none if it is absent or, as in Python, empty.
@@ -242,6 +286,7 @@ void check_rotations(const ModelConfig& config, const DecoderTraits& traits, boo
     config.refuse("rope_parameters", "\"full_attention\" and \"sliding_attention\", a rotation each");
   if (old && old->find("rope_type") == nullptr)
     old->refuse("rope_type", "the kind of the rotation (Python's Gemma 3 ignores \"type\")");
+  if (old) old->must_be("truncate", true);  // ignored where each kind of layer has a rotation
 }
 
 // As in Python, rope_scaling (old files) takes precedence over rope_parameters (new files), which for Gemma 3
@@ -252,17 +297,20 @@ void read_rotations(const ModelConfig& config, const DecoderTraits& traits, Llam
   }
   const auto theta = config.number("rope_theta", traits.theta);
   const auto old = rope_object(config, "rope_scaling"), parameters = rope_object(config, "rope_parameters");
-  const auto context = options.context_length();
+  Lengths lengths{static_cast<double>(options.context_length()), std::nullopt};
+  if (!traits.local_theta) lengths.original = config.number("original_max_position_embeddings");
   const bool nested = parameters && (parameters->find("full_attention") != nullptr ||
                                      parameters->find("sliding_attention") != nullptr);
   check_rotations(config, traits, nested);
   const auto full = nested ? parameters->object("full_attention") : parameters;
   const auto base = old && nested && full ? full->number("rope_theta", theta) : theta;
-  options.rotary(read_rotary(old ? old : full, base, context));
+  if (traits.local_theta && full) full->must_be("truncate", true);
+  options.rotary(read_rotary(old ? old : full, base, lengths));
   if (!traits.local_theta) return;
   const auto local = config.number("rope_local_base_freq", *traits.local_theta);
   const auto sliding = nested ? parameters->object("sliding_attention") : std::nullopt;
-  options.window_rotary(read_rotary(sliding, local, context));
+  if (sliding) sliding->must_be("truncate", true);
+  options.window_rotary(read_rotary(sliding, local, lengths));
 }
 
 // Whether each layer has a window, from layer_types or, if that is absent, from the family's rule.
@@ -380,6 +428,16 @@ FileValue::Dict rope_parameters(const RotaryPositionsOptions& rotary) {
     set_field(dict, "low_freq_factor", rotary.low_freq_factor());
     set_field(dict, "high_freq_factor", rotary.high_freq_factor());
     set_field(dict, "original_max_position_embeddings", static_cast<int64_t>(rotary.original_context()));
+  } else if (rotary.scaling() == RotaryScaling::Yarn) {
+    set_field(dict, "rope_type", "yarn");
+    set_field(dict, "factor", rotary.factor());
+    set_field(dict, "original_max_position_embeddings", static_cast<int64_t>(rotary.original_context()));
+    set_field(dict, "beta_fast", rotary.beta_fast());
+    set_field(dict, "beta_slow", rotary.beta_slow());
+    if (!rotary.truncate()) set_field(dict, "truncate", false);
+    if (rotary.mscale() != 0) set_field(dict, "mscale", rotary.mscale());
+    if (rotary.mscale_all_dim() != 0) set_field(dict, "mscale_all_dim", rotary.mscale_all_dim());
+    if (rotary.attention_factor()) set_field(dict, "attention_factor", *rotary.attention_factor());
   } else {
     set_field(dict, "rope_type", "default");
   }

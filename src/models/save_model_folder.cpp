@@ -143,10 +143,20 @@ RotaryPositionsOptions plain(RotaryPositionsOptions rotary) {
       RotaryPositionsOptions(0).base(rotary.base()).pairing(rotary.pairing()).scaling(rotary.scaling());
   if (rotary.scaling() == RotaryScaling::None) return plain;
   plain.factor(rotary.factor());
-  if (rotary.scaling() != RotaryScaling::Llama3) return plain;
-  return plain.low_freq_factor(rotary.low_freq_factor())
-      .high_freq_factor(rotary.high_freq_factor())
-      .original_context(rotary.original_context());
+  if (rotary.scaling() == RotaryScaling::Llama3) {
+    plain.low_freq_factor(rotary.low_freq_factor())
+        .high_freq_factor(rotary.high_freq_factor())
+        .original_context(rotary.original_context());
+  } else if (rotary.scaling() == RotaryScaling::Yarn) {
+    plain.original_context(rotary.original_context())
+        .beta_fast(rotary.beta_fast())
+        .beta_slow(rotary.beta_slow())
+        .truncate(rotary.truncate())
+        .mscale(rotary.mscale())
+        .mscale_all_dim(rotary.mscale_all_dim())
+        .attention_factor(rotary.attention_factor());
+  }
+  return plain;
 }
 
 LlamaOptions plain(LlamaOptions options) {

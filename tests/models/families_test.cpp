@@ -171,6 +171,38 @@ TEST_CASE("config.json decides the options", "[pretrained]") {
   CHECK(old.rotary().scaling() == RotaryScaling::Linear);
   CHECK(old.rotary().factor() == 4);
   CHECK(old.rotary().pairing() == RotaryPairing::Halves);
+  const auto yarn = [](std::vector<std::pair<FileValue, FileValue>> fields) {
+    fields.insert(fields.begin(), {"rope_type", "yarn"});
+    return std::pair<FileValue, FileValue>{"rope_parameters", FileValue::Dict{std::move(fields)}};
+  };
+  const auto rotary = [](std::vector<std::pair<FileValue, FileValue>> fields) {
+    fields.emplace_back("max_position_embeddings", 64);
+    return llama_options(decoder("llama", std::move(fields))).rotary();
+  };
+  const auto usual = rotary({yarn({{"factor", 4}})});
+  CHECK(usual.scaling() == RotaryScaling::Yarn);
+  CHECK((usual.factor() == 4 && usual.original_context() == 64 && usual.truncate()));
+  CHECK((usual.beta_fast() == 32 && usual.beta_slow() == 1));
+  CHECK((usual.mscale() == 0 && usual.mscale_all_dim() == 0 && !usual.attention_factor()));
+  // As in Python, 0 is an absent beta and null a false truncate; the length beside the rotation wins, and
+  // gives the factor if that is null.
+  const auto odd = rotary({yarn({{"factor", FileValue()},
+                                 {"beta_fast", 0},
+                                 {"beta_slow", FileValue()},
+                                 {"mscale", 0.5},
+                                 {"mscale_all_dim", 2},
+                                 {"attention_factor", 1.5},
+                                 {"truncate", FileValue()},
+                                 {"original_max_position_embeddings", 32}}),
+                           {"original_max_position_embeddings", 16}});
+  CHECK((odd.factor() == 4 && odd.original_context() == 16 && !odd.truncate()));
+  const auto llama3 = FileValue::Dict{
+      {{"rope_type", "llama3"}, {"factor", 8}, {"low_freq_factor", 1}, {"high_freq_factor", 4}}};
+  CHECK(rotary({{"rope_scaling", llama3}}).original_context() == 64);
+  CHECK(rotary({{"rope_scaling", llama3}, {"original_max_position_embeddings", 16}}).original_context() ==
+        16);
+  CHECK((odd.beta_fast() == 32 && odd.beta_slow() == 1));
+  CHECK((odd.mscale() == 0.5 && odd.mscale_all_dim() == 2 && odd.attention_factor() == 1.5));
   CHECK(gpt_options(gpt2_settings(), {.dropout = 0.25}).dropout() == 0.25);
   CHECK(gpt_options(with(gpt2_settings(), "n_inner", 64)).hidden_dim() == 0);
   CHECK(gpt_options(with(gpt2_settings(), "n_inner", 65)).hidden_dim() == 65);
@@ -214,10 +246,36 @@ TEST_CASE("a field that is missing, mistyped or not supported is refused by name
   refused("llama", "partial_rotary_factor", 0.5, "expected 1, the rotation of all features, got 0.5");
   refused("llama", "quantization_config", rope({}), "expected weights that are not quantized");
   refused("llama", "rope_scaling", 3, "expected an object");
-  for (const auto* kind : {"dynamic", "yarn", "longrope", "mrope"}) {
-    refused("llama", "rope_scaling", rope({{"rope_type", kind}, {"factor", 2.0}}),
-            ".rope_type\": expected \"default\", \"linear\" or \"llama3\", got \"" + std::string(kind));
+  for (const auto* kind : {"dynamic", "longrope", "mrope"}) {
+    refused(
+        "llama", "rope_scaling", rope({{"rope_type", kind}, {"factor", 2.0}}),
+        ".rope_type\": expected \"default\", \"linear\", \"llama3\" or \"yarn\", got \"" + std::string(kind));
   }
+  const auto yarn_refused = [&](const std::string& name, FileValue value, const std::string& reason) {
+    std::vector<std::pair<FileValue, FileValue>> fields = {{"rope_type", "yarn"}, {name, std::move(value)}};
+    if (name != "factor") fields.emplace_back("factor", 2.0);
+    refused("llama", "rope_parameters", rope(std::move(fields)), '.' + name + "\": expected " + reason);
+  };
+  yarn_refused("factor", 0.5, "a number of at least 1, got 0.5");
+  yarn_refused("factor", "2", "a number, got \"2\"");
+  yarn_refused("beta_fast", 1.0, "a number above beta_slow, got 1");
+  yarn_refused("beta_slow", 32.0, "a number above 0 and below beta_fast, got 32");
+  yarn_refused("beta_slow", -1.0, "a number above 0 and below beta_fast, got -1");
+  yarn_refused("original_max_position_embeddings", 0, "a number above 0, got 0");
+  yarn_refused("mscale", -1.0, "a number of at least 0, got -1");
+  yarn_refused("mscale_all_dim", -1.0, "a number of at least 0, got -1");
+  yarn_refused("attention_factor", 0.0, "a number above 0, got 0");
+  yarn_refused("truncate", 1, "true or false, got 1");
+  yarn_refused("rope_theta", 1.0, "a number above 1, got 1");
+  refused("llama", "rope_parameters", rope({{"rope_type", "yarn"}}),
+          ".factor\": expected a number of at least 1, got none");
+  // Python's Gemma 3 ignores the field.
+  const auto whole_pairs = rope({{"rope_type", "yarn"}, {"factor", 2.0}, {"truncate", false}});
+  refused("gemma3_text", "rope_scaling", whole_pairs, ".truncate\": expected true, got false");
+  refused("gemma3_text", "rope_parameters", rope({{"full_attention", whole_pairs}}),
+          "full_attention.truncate\": expected true, got false");
+  refused("gemma3_text", "rope_parameters", rope({{"sliding_attention", whole_pairs}}),
+          "sliding_attention.truncate\": expected true, got false");
   refused("llama", "rope_scaling", rope({{"rope_type", "llama3"}, {"factor", 2.0}}), ".low_freq_factor");
   refused("llama", "rope_parameters", rope({{"rope_type", "default"}, {"partial_rotary_factor", 0.5}}),
           "got 0.5");

@@ -178,6 +178,20 @@ TEST_CASE("what is saved loads again", "[save_model_folder]") {
                                                                .factor(8)
                                                                .original_context(16)))),
                    "llama");
+  const auto yarn = RotaryPositionsOptions(0)
+                        .pairing(RotaryPairing::Halves)
+                        .scaling(RotaryScaling::Yarn)
+                        .factor(8)
+                        .original_context(16);
+  const auto every_field = RotaryPositionsOptions(yarn)
+                               .beta_fast(5.5)
+                               .beta_slow(0.5)
+                               .truncate(false)
+                               .mscale(0.7)
+                               .mscale_all_dim(1.25)
+                               .attention_factor(1.5);
+  for (const auto& rotary : {yarn, every_field})
+    check_round_trip(drawn(Llama(LlamaOptions(kLlama).rotary(rotary))), "llama");
   check_round_trip(drawn(Llama(LlamaOptions(kLlama).windows({4, 4, 4}))), "mistral");
   check_round_trip(drawn(Llama(LlamaOptions(kLlama).qkv_bias(true).windows({0, 0, 5}))), "qwen2");
   check_round_trip(drawn(Llama(LlamaOptions(kLlama).qk_norm(true).head_dim(10))), "qwen3");

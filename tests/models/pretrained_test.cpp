@@ -105,7 +105,8 @@ TEST_CASE("folders of every family that Python writes now give its outputs", "[p
   const TemporaryFolder folder;
   const auto path = folder.path().string();
   make_model_folders("'" + path + "/new'");
-  make_model_folders("--old '" + path + "/old' gpt2 llama llama3 llama_biases gemma3_text bert vit");
+  make_model_folders("--old '" + path +
+                     "/old' gpt2 llama llama3 llama_biases llama_yarn gemma3_text bert vit");
   const auto names = names_in(folder / "new");
   CHECK(families_in(folder / "new") == known_families());
   for (const auto& name : names) {
@@ -113,7 +114,8 @@ TEST_CASE("folders of every family that Python writes now give its outputs", "[p
     UNSCOPED_INFO(name << " " << difference);
     CHECK(difference < 1e-5);
   }
-  for (const auto* name : {"gpt2", "llama", "llama3", "llama_biases", "gemma3_text", "bert", "vit"}) {
+  for (const auto* name :
+       {"gpt2", "llama", "llama3", "llama_biases", "llama_yarn", "gemma3_text", "bert", "vit"}) {
     const auto difference = difference_of(folder / "old" / name);
     UNSCOPED_INFO("old " << name << " " << difference);
     CHECK(difference < 1e-5);

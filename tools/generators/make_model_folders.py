@@ -47,6 +47,8 @@ WINDOWS = ["sliding_attention", "full_attention", "sliding_attention"]
 GPT2 = dict(vocab_size=31, n_positions=32, n_embd=24, n_layer=3, n_head=4, bos_token_id=1, eos_token_id=2)
 GROUPED = dict(DECODER, num_key_value_heads=2)
 SOFTCAPS = dict(attn_logit_softcapping=4.0, final_logit_softcapping=3.0)
+YARN = {"rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 4.0,
+        "beta_slow": 0.5, "mscale": 1.2, "mscale_all_dim": 0.4, "truncate": False}
 LINEAR = {"rope_type": "linear", "factor": 2.5, "rope_theta": 5000.0}
 
 # The class, its configuration and the settings.
@@ -57,6 +59,7 @@ MODELS = {
     "llama_biases": (hf.LlamaForCausalLM, hf.LlamaConfig, dict(
         DECODER, num_key_value_heads=1, attention_bias=True, mlp_bias=True, head_dim=8, tie_word_embeddings=True, rope_parameters=LINEAR)),
     "llama3": (hf.LlamaForCausalLM, hf.LlamaConfig, dict(GROUPED, rope_parameters=LLAMA3, eos_token_id=[2, 3])),
+    "llama_yarn": (hf.LlamaForCausalLM, hf.LlamaConfig, dict(GROUPED, head_dim=12, rope_parameters=YARN)),
     "mistral": (hf.MistralForCausalLM, hf.MistralConfig, dict(GROUPED, sliding_window=5)),
     "qwen2": (hf.Qwen2ForCausalLM, hf.Qwen2Config, dict(GROUPED, use_sliding_window=True, sliding_window=6, max_window_layers=1)),
     "qwen3": (hf.Qwen3ForCausalLM, hf.Qwen3Config, dict(GROUPED, head_dim=10)),

@@ -81,7 +81,7 @@ struct PretrainedOptions {
 
 /// The options of a folder's model, read from its config.json. An absent field has the default of the
 /// family's class in `transformers` 5. A field that affects the results is either read or refused: other
-/// activations, rotary scalings ("linear" and "llama3" are read), kinds of positions, and so on;
+/// activations, rotary scalings ("linear", "llama3" and "yarn" are read), kinds of positions, and so on;
 /// docs/real_models.md lists them. `bert_options` also looks at the names of the weights (or at
 /// `architectures` if the weights were not read) to find out whether there is a pooler, a
 /// masked-language-model head or a classifier, and `vit_options` whether there is a classifier;
