@@ -61,6 +61,15 @@ def assert_near(got, want, tolerance):
         assert (a.double() - b.double()).abs().max() <= tolerance * max(b.double().abs().max(), 1e-3) if a.numel() else True, n
 
 
+def chunk_loop(function, normalized=True):
+    """A function of ``transformers`` with the arguments of ``gated_delta_rule``."""
+    def called(q, k, v, gate, beta, state):
+        y, last = function(*(x.transpose(1, 2) for x in (q, k, v, gate, beta)), initial_state=state, output_final_state=True,
+                           use_qk_l2norm_in_kernel=normalized)
+        return y.transpose(1, 2), last
+    return called
+
+
 OPTIONS = {
     "normalised": dict(normalize_eps=1e-6),
     "channels": dict(normalize_eps=1e-6, channels=True),
@@ -145,13 +154,37 @@ class TestTransformers:
         arguments = drawn(channels=True, heads=HK)
         self.compare(kimi.chunk_kimi_delta_attention, arguments, torch.float32)
 
+    @pytest.mark.parametrize("normalized", [False, True])
+    @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+    def test_error_of_half_types(self, dtype, normalized):
+        """At most twice that of the chunk loop in this dtype, or that of float32, against the recurrence in float64."""
+        qwen = pytest.importorskip("transformers.models.qwen3_next.modeling_qwen3_next")
+        torch.manual_seed(3)
+        shapes = {"q": (1, 2, 1024, 32), "k": (1, 2, 1024, 32), "v": (1, 2, 1024, 24), "gate": (1, 2, 1024), "beta": (1, 2, 1024), "state": (1, 2, 32, 24)}
+        x = {name: torch.randn(shape) for name, shape in shapes.items()}
+        x["gate"], x["beta"] = -0.2 * torch.rand(shapes["gate"]), torch.rand(shapes["beta"])
+        if not normalized:
+            x["q"], x["k"] = (torch.nn.functional.normalize(x[name], dim=-1) for name in ("q", "k"))
+        arguments = [x[name].to(torch.float32 if name in ("gate", "state") else dtype) for name in NAMES]
+        incoming = [torch.randn(shapes["v"]).to(dtype), torch.randn(shapes["state"])]
+        options = {"normalize_eps": 1e-6} if normalized else {}
+
+        def results(function, numbers=None):
+            leaves = [x.to(numbers).requires_grad_() for x in arguments] if numbers else [x.clone().requires_grad_() for x in arguments]
+            found = function(*leaves)
+            return [*found, *torch.autograd.grad(found, leaves, [g.to(y.dtype) for g, y in zip(incoming, found, strict=True)])]
+
+        want = results(lambda *x: recurrence(*x, **options), torch.float64)
+        ours = results(lambda *x: gated_delta_rule(*x, **options))
+        theirs = results(chunk_loop(qwen.torch_chunk_gated_delta_rule, normalized))
+        for n, (a, b, c) in enumerate(zip(ours, theirs, want, strict=True)):
+            of_a, of_b = (((y.double() - c).abs().max() / c.abs().max()).item() for y in (a, b))
+            assert a.dtype is b.dtype
+            assert of_a <= max(2 * of_b, 2e-6 if n < 2 else 1e-5), (n, of_a, of_b)
+
     @staticmethod
     def compare(function, arguments, dtype):
-        def theirs(q, k, v, gate, beta, state):
-            y, last = function(*(x.transpose(1, 2) for x in (q, k, v, gate, beta)), initial_state=state, output_final_state=True,
-                               use_qk_l2norm_in_kernel=True)
-            return y.transpose(1, 2), last
-        want = with_gradients(theirs, arguments)
+        want = with_gradients(chunk_loop(function), arguments)
         got = with_gradients(gated_delta_rule, arguments, normalize_eps=1e-6)
         assert_near(got, want, 2e-5 if dtype is torch.float32 else 2e-2)
 
