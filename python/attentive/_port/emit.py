@@ -1170,7 +1170,7 @@ class Unit:
 
 
 _DECORATORS = {"staticmethod", "classmethod", "property", "cached_property", "abstractmethod", "export", "ignore", "unused", "script", "compile",
-               "script_if_tracing", "lru_cache", "cache", "override", "no_type_check", "typechecked", "jaxtyped", "overload", "autocast"}
+               "script_if_tracing", "lru_cache", "cache", "override", "no_type_check", "use_kernel_forward_from_hub", "use_kernel_func_from_hub", "typechecked", "jaxtyped", "overload", "autocast"}
 
 
 def own_docstring(cls):

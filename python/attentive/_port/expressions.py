@@ -324,7 +324,7 @@ class Expressions:
         if value is not None:
             return self.literal(value, node)
         kind = self.kind(node.value)
-        if isinstance(node.value, ast.Call) and getattr(self.static(node.value.func), "__name__", "") == "finfo":
+        if isinstance(node.value, ast.Call) and getattr(self.static(node.value.func), "__name__", "") in ("finfo", "iinfo"):
             of = node.value.args[0]
             limits, dtype = self.static(node.value.func), self.static(of)
             made = of.value.func.value if ast.unparse(of).endswith(".numpy().dtype") else None  # of torch.tensor(0, dtype=...)
@@ -1112,6 +1112,8 @@ class Expressions:
         base = self.cls.base
         if base is nn.Module and method == "train":
             return f"torch::nn::Module::train({', '.join(self.code(a) for a in node.args)})"
+        if base is nn.Module:
+            raise Refusal(f"super().{method} of {self.cls.cls.__name__} means the other base of a derived class, which C++ does not know; call that base's layer", node)
         owner = f"{names.class_name(base)}Impl" if is_own(base) else f"{modules.holder(base)}Impl"
         if is_own(base):
             self.unit.need_method(base, method)
@@ -1179,6 +1181,8 @@ class Expressions:
             return f"{target}->{name}()"
         if name in ("double", "float", "half", "bfloat16", "to", "eval", "train", "requires_grad_"):
             return self.changed_module(target, name, node)
+        if name == "reset_parameters" and issubclass(kind.cls, nn.Linear | nn.modules.conv._ConvNd | nn.Embedding | nn.Bilinear | nn.LayerNorm | nn.GroupNorm | nn.modules.batchnorm._BatchNorm):
+            return f"{target}->reset_parameters()"
         raise Refusal(f"{kind.cls.__name__}.{name}() has no translation", node)
 
     def changed_module(self, target, name, node):
@@ -1283,7 +1287,7 @@ class Expressions:
             value = keyword.value
             if keyword.arg is None and isinstance(value, ast.Name) and value.id in self.displays:
                 yield from (entry for entry in self.displays[value.id] if (value.id, entry[0]) not in self.popped)
-            elif keyword.arg is None and isinstance(self.kind(value), Config) and not self.is_rest(value) and self.kind(value).fields():
+            elif keyword.arg is None and isinstance(self.kind(value), Config) and not self.is_rest(value):
                 for name, held in self.kind(value).fields().items():
                     yield name, self.stand_for("{}" if held is None else f"{self.primary(value)}.{identifier(name)}", kind_of(held), value)
             elif keyword.arg is None and isinstance(value, ast.Dict):

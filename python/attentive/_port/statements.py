@@ -330,7 +330,8 @@ class Statements:
         if isinstance(name, str):
             self.set_member(name, value, node)
         elif isinstance(self.kind(value), Module):
-            self.out(f"register_module({self.code(word)}, {self.code(value)});")
+            code = self.code(value)
+            self.out(f"register_module({self.code(word)}, {f'{code}->shared_from_this()' if code in self.pointers else code});")
         else:
             raise Refusal(f"`{ast.unparse(node)[:60]}`: the name is no constant", node)
 
@@ -679,6 +680,9 @@ class Statements:
         """Whether a name occurs only in the block of a statement."""
         blocks = [body for part in ast.walk(self.function) for body in (getattr(part, "body", ()), getattr(part, "orelse", ())) if isinstance(body, list)]
         inside = {id(n) for body in blocks if statement in body for part in body for n in ast.walk(part)}
+        for part in ast.walk(self.function):  # or in the other branch of an if
+            if isinstance(part, ast.If) and any(statement in body for body in (part.body, part.orelse)):
+                inside |= {id(n) for n in ast.walk(part)}
         return all(id(n) in inside for n in ast.walk(self.function) if isinstance(n, ast.Name) and n.id == name)
 
     def store_name(self, name, code, kind, node):
@@ -1068,6 +1072,14 @@ class Statements:
             if left and not self.ran(node, "orelse" if test == "true" else "body"):
                 self.unit.never(self.path, left[0].lineno)
             self.statements(node.body if test == "true" else node.orelse)
+            self.commented = max(self.commented, node.end_lineno)
+            return
+        first = node.body[0]
+        dropped = isinstance(first, ast.Assign) and is_none(first.value) and getattr(first.targets[0], "id", None)  # attention()'s weights, which C++ has not
+        if dropped and len(node.body) == 1 and not node.orelse and dropped not in self.locals and self.always(node.test) is True:
+            place = self.unit.loaded.place(self.path, first.lineno)
+            self.out(f"TORCH_CHECK({test}, {schema.literal(f'{place} was always run when this class was recorded')});")
+            self.locals[dropped] = kinds.NONE
             self.commented = max(self.commented, node.end_lineno)
             return
         self.out(f"if ({test}) {{")

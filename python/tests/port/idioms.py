@@ -1,5 +1,6 @@
 """Classes of ways to write Python that are not about attention: numpy's tables, plain objects, dicts, lists of parameters."""
 
+import copy
 import functools
 import itertools
 import math
@@ -859,3 +860,87 @@ class SeveralResults(nn.Module):
         if bias is not None:
             extra = bias
         return (torch.softmax(scores + extra, dim=1) * x).sum(1), {}
+
+
+class Counters(nn.Module):
+    """Counters that a loop sets again, that are read behind their loop, and indices from behind."""
+
+    def __init__(self, dim):
+        super().__init__()
+        self.proj, self.last = nn.Linear(dim, dim), -2
+
+    def forward(self, x):
+        out = x
+        for i in range(3):
+            for i in range(2):
+                out = out + self.proj(out) * i
+            out = out * (i + 1)
+        for j in range(2):
+            j += 1
+            out = out + j
+        for n, row in enumerate(x.unbind(1)):
+            out = out + row.unsqueeze(1)
+        for a, b in zip(x.unbind(1), out.unbind(1)):
+            out = out * 0.9
+        sizes = [1] * x.dim()
+        sizes[self.last] = x.shape[self.last]
+        sizes[-1] = x.shape[-1]
+        # What is read here was set by loops above \
+        return out + (a + b).unsqueeze(1) * i + row.view(x.shape[0], *sizes[:1], sizes[-1]) * n + torch.ones(*sizes)
+
+
+class ShiftedConv(nn.Conv1d):
+    def __init__(self, width, kernel):
+        self.shift = kernel - 1
+        super().__init__(width, width, kernel, padding=self.shift)
+
+    def forward(self, x):
+        return super().forward(x)[:, :, : -self.shift]
+
+
+class Prepared(nn.Module):
+    def __init__(self, dim, fn):
+        super().__init__()
+        self.fn, self.norm = fn, nn.LayerNorm(dim)
+
+    def forward(self, x, **kwargs):
+        return self.fn(self.norm(x), **kwargs)
+
+
+class Convolved(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.convs = nn.ModuleList([copy.deepcopy(layer) for layer in [ShiftedConv(dim, 3)] * 2])
+
+    def forward(self, x, mask=None):
+        y = x.transpose(1, 2)
+        for conv in self.convs:
+            y = conv(y)
+        return y.transpose(1, 2)
+
+
+class Replaced(nn.Module):
+    """A member that a wrapper replaces, keywords that are None, layers derived from PyTorch's that are copied, numpy's grid."""
+
+    def __init__(self, dim, side):
+        super().__init__()
+        self.mix = Convolved(dim)
+        self.mix = Prepared(dim, self.mix)
+        grid = np.meshgrid(np.arange(side, dtype=np.float32), np.arange(side, dtype=np.float32))
+        grid = np.stack(grid, axis=0).reshape(2, -1)
+        angles = np.einsum("m,d->md", grid[0] + 2 * grid[1], 1.0 / 100 ** (np.arange(dim // 2) / dim))
+        table = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+        self.table = nn.Parameter(torch.from_numpy(table).float(), requires_grad=False)
+        nn.init.xavier_normal_(self.mix.norm.state_dict()["weight"].view(1, -1))
+        self.apply(self.start)
+
+    def start(self, module):
+        ignored = (nn.LayerNorm, nn.ModuleList)
+        if isinstance(module, nn.Linear):
+            nn.init.zeros_(module.weight)
+        elif isinstance(module, ignored):
+            pass
+
+    def forward(self, x, y):
+        x = F.pad(x, (0, 0, 1, 0), value=True)[:, 1:]
+        return self.mix(x, mask=None) + self.table * (2.0 if x is y else 1.0)
