@@ -836,7 +836,7 @@ class Switched(nn.Module):
         return torch.zeros(y.shape, dtype=y.dtype, layout=y.layout, device=y.device) + y
 
 
-class Scored(nn.Module):
+class ScoredTokens(nn.Module):
     def __init__(self, dim):
         super().__init__()
         self.score = nn.Linear(dim, 1)
@@ -850,7 +850,7 @@ class SeveralResults(nn.Module):
 
     def __init__(self, dim):
         super().__init__()
-        self.net = nn.Sequential(nn.Linear(dim, dim), nn.ReLU(), Scored(dim))
+        self.net = nn.Sequential(nn.Linear(dim, dim), nn.ReLU(), ScoredTokens(dim))
         self.gate = nn.Linear(dim, 1)
 
     def forward(self, x, bias=None):
