@@ -59,7 +59,8 @@ inline std::vector<MixerCase> mixer_cases(const std::filesystem::path& bundle, c
   std::vector<MixerCase> cases;
   for (auto& [place, content] : load_cases(bundle)) {
     if (place.find("#" + kind + "-") == std::string::npos) continue;
-    MixerCase one{.file = make_case(std::move(content), place)};
+    MixerCase one;
+    one.file = make_case(std::move(content), place);
     one.options = nlohmann::json::parse(one.file.options);
     cases.push_back(std::move(one));
     if (!cases.back().file.inputs.count("x")) continue;

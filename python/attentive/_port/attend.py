@@ -1248,7 +1248,17 @@ def _drawn_from(f, plan):
             held = isinstance(target, ast.Name) and plan.statement.value is plan.use and isinstance(call.args[0], ast.Name) and call.args[0].id == target.id
             if call.args[0] is plan.use or held:
                 return True
-    return False
+    return _makes_image(f, plan, target)
+
+
+def _makes_image(f, plan, target):
+    """Whether the output becomes an image of a network with dropout: convolutions keep the order in memory of what they get."""
+    held = getattr(target, "id", "") if plan.statement is not None and getattr(plan.statement, "value", None) is plan.use else ""
+    classes = [cls for cls in f.unit.instances if issubclass(cls, nn.Conv2d | nn.modules.dropout._DropoutNd)]
+    if not {issubclass(cls, nn.Conv2d) for cls in classes} == {True, False}:
+        return False
+    views = [n for n in ast.walk(f.function) if isinstance(n, ast.Call) and getattr(n.func, "attr", "") == "view" and getattr(f.kind(n), "rank", 0) == 4]
+    return any(part is plan.use or held and getattr(part, "id", "") == held for view in views for part in ast.walk(view.func.value))
 
 
 def _gather(before, instead, plan, mask):

@@ -83,6 +83,10 @@ class Expressions:
             return kind_of(value) if isinstance(value, bool | int | float | str) else None
         if isinstance(node, ast.GeneratorExp):
             return List(self.kind(node.elt))
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "type" and not node.args and not node.keywords and isinstance(self.kind(node.func.value), Tensor):
+            return kinds.DTYPE  # the name of a class of tensors, which is only handed back
+        if isinstance(node, ast.Name) and self.locals.get(node.id) == kinds.DTYPE:
+            return kinds.DTYPE
         if isinstance(node, ast.Call) and self.static(node.func) is reversed:
             return List(self.element_kind(self.kind(node.args[0]), 0))
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("rearrange_many", "repeat_many")):
@@ -118,6 +122,10 @@ class Expressions:
             return left if isinstance(left, Tensor) else right if isinstance(right, Tensor) else left
         if isinstance(node, ast.UnaryOp):
             return self.kind(node.operand)
+        if self.blind and isinstance(node, ast.Tuple | ast.List):
+            return Tuple(tuple(map(self.kind, node.elts)))
+        if self.blind and isinstance(node, ast.Subscript) and isinstance(self.kind(node.value), Tensor):
+            return Tensor(self.kind(node.value).dtype)
         kind = self.unit.recorder.kind(node) if self.blind else None  # of every call
         return kind if isinstance(kind, Tensor) else None
 
@@ -316,6 +324,8 @@ class Expressions:
 
     def code_Attribute(self, node):
         name = node.attr
+        if ast.unparse(node) in ("self.__class__.__name__", "type(self).__name__") and len(set(self.values(node))) == 1:
+            return self.literal(self.values(node)[0])
         if self.is_self(node.value) and self.cls is not None:
             return self.standins.get(name) or self.own_attribute(node)
         value = self.static(node)
@@ -562,6 +572,9 @@ class Expressions:
             raise Refusal("a dict whose keys are no constant words has no translation; use a dataclass or arguments", node)
         return self.struct_text(kind, dict(zip(words, node.values, strict=True)), node)
 
+    def code_Set(self, node):
+        return f"{cpp_type(self.kind(node), node)}{{{', '.join(map(self.code, node.elts))}}}"
+
     def struct_text(self, kind, given, node):
         """A struct with these fields."""
         self.unit.struct(kind)
@@ -616,7 +629,7 @@ class Expressions:
             return self.formatted(left, right.elts if isinstance(right, ast.Tuple) else [right], r"%[dsi]", node)
         if all(kind == kinds.STR for kind in kinds_) and sign is ast.Add:
             return f"std::string({self.code(left)}) + {self.code(right)}"
-        if any(isinstance(kind, List | Tuple | Size) for kind in kinds_):
+        if any(isinstance(kind, List | Tuple | Size | kinds.Set) for kind in kinds_):
             return self.list_operation(left, right, sign, node)
         integers = all(kind in (kinds.INT, kinds.BOOL) for kind in kinds_)
         if sign is ast.Pow:
@@ -675,6 +688,15 @@ class Expressions:
         return f"{primary(self.plain(left))} {_SIGNS[sign]} {primary(self.plain(right))}"
 
     def list_operation(self, left, right, sign, node):
+        if isinstance(self.kind(left), kinds.Set):
+            name = {ast.Sub: "difference", ast.BitOr: "union", ast.BitAnd: "intersection"}.get(sign)
+            if name is None:
+                raise Refusal(f"the operator of `{ast.unparse(node)[:60]}`", node)
+            a, b, result = self.local_copy(left, "items"), self.local_copy(right, "items"), self.fresh("result")
+            self.unit.includes_std.update(("algorithm", "iterator"))
+            self.out(f"{cpp_type(self.kind(node), node)} {result};")
+            self.out(f"std::set_{name}({a}.begin(), {a}.end(), {b}.begin(), {b}.end(), std::inserter({result}, {result}.end()));")
+            return result
         if sign is ast.Add and any(isinstance(self.kind(part), Tuple) and not self.is_vector(part) and not isinstance(part, ast.Tuple) for part in (left, right)):
             self.unit.includes_std.add("tuple")
             return f"std::tuple_cat({', '.join(f'std::make_tuple({self.code(p)[1:-1]})' if isinstance(p, ast.Tuple) else self.code(p) for p in (left, right))})"
@@ -683,6 +705,9 @@ class Expressions:
             whole = merge([self.locals.get(getattr(part, "id", None), self.kind(part)) for part in (left, right)])
             whole = whole if isinstance(whole, List) and isinstance(whole.item, Many) else List(Tensor()) if all(kinds.is_tensors(self.kind(p)) for p in (left, right)) else None
             return f"joined({self.as_list(left, whole)}, {self.as_list(right, whole)})"
+        if sign is ast.Mult and isinstance(left, ast.Tuple) and isinstance(self.constant(right), int) and not is_numbers(self.kind(left)) and not kinds.is_tensors(self.kind(left)):
+            self.unit.includes_std.add("tuple")
+            return f"std::make_tuple({', '.join([self.code(item) for item in left.elts] * self.constant(right))})"
         if sign is ast.Mult:
             self.unit.helper("repeated")
             items, times = (left, right) if not self.kind(left) == kinds.INT else (right, left)
@@ -691,6 +716,11 @@ class Expressions:
 
     def as_vector(self, node):
         kind, code = self.kind(node), self.code(node)
+        if isinstance(kind, kinds.Set):
+            if not kind.sorted:
+                raise Refusal(f"`{ast.unparse(node)[:60]}`: the order of a set is not C++'s; sort it", node)
+            items = self.local_copy(node, "items")
+            return f"std::vector<{cpp_type(kind.item, node)}>({items}.begin(), {items}.end())"
         return cpp_type(kind, node) + code if code.startswith("{") else code
 
     def code_BoolOp(self, node):
@@ -750,7 +780,7 @@ class Expressions:
         if isinstance(sign, ast.In | ast.NotIn) and kind in (kinds.INT, kinds.STR, kinds.FLOAT) and (isinstance(self.kind(right), List | Size) or is_numbers(self.kind(right))):
             items = self.local_copy(right, "items")
             return f"std::count({items}.begin(), {items}.end(), {self.code(left)}) {'>' if isinstance(sign, ast.In) else '=='} 0"
-        if isinstance(sign, ast.In | ast.NotIn) and isinstance(self.kind(right), Map):
+        if isinstance(sign, ast.In | ast.NotIn) and isinstance(self.kind(right), Map | kinds.Set) and not isinstance(right, ast.Set):
             return f"{self.primary(right)}.count({self.code(left)}) {'>' if isinstance(sign, ast.In) else '=='} 0"
         if isinstance(sign, ast.In | ast.NotIn) and isinstance(right, ast.Name) and right.id in self.displays and isinstance(self.constant(left), str):
             return "true" if (self.constant(left) in dict(self.displays[right.id])) == isinstance(sign, ast.In) else "false"
@@ -811,15 +841,30 @@ class Expressions:
             if isinstance(left, Tensor) and self.kind(part) == kinds.CALLABLE and isinstance(kind, Tensor):  # a function in place of its result
                 self.out(f"TORCH_CHECK({sign}{primary(test)}, {self.never_text(part.lineno)});")
                 return self.code(node.orelse if part is node.body else node.body)
-        texts = [self.typed_branch(part, kind) for part in (node.body, node.orelse)]
-        if isinstance(body, Tensor) != isinstance(other, Tensor):  # a number beside a tensor
-            texts = [f"torch::scalar_tensor({text})" if held in kinds.NUMBERS else text for text, held in zip(texts, (body, other), strict=True)]
+        first, texts, blocks = len(self.lines), [], []
+        for part, held in ((node.body, body), (node.orelse, other)):
+            text = self.typed_branch(part, kind)
+            number = isinstance(body, Tensor) != isinstance(other, Tensor) and held in kinds.NUMBERS  # beside a tensor
+            texts.append(f"torch::scalar_tensor({text})" if number else text)
+            blocks.append(self.taken_back(first))
+        if any(blocks) and kind is not None and not isinstance(kind, Many | Function | Class | Config):
+            name = self.fresh("chosen")  # what a branch needs is computed in it alone
+            self.out(f"{cpp_type(kind, node)} {name}{self.initial(kind)};")
+            for head, text, lines in ((f"if ({test}) {{", texts[0], blocks[0]), ("} else {", texts[1], blocks[1])):
+                self.out(head)
+                self.lines += [(depth + 1, line) for depth, line in lines]
+                self.depth += 1
+                self.out(f"{name} = {text};")
+                self.depth -= 1
+            self.out("}")
+            return name
+        self.lines += [line for lines in blocks for line in lines]
         return f"({test} ? {texts[0]} : {texts[1]})"
 
     def typed_branch(self, node, kind):
         code = self.code(node)
         if is_none(node) or self.kind(node) == kinds.NONE:
-            return "std::nullopt" if isinstance(kind, Optional) else f"{cpp_type(kind, node)}()"
+            return names.nothing(kind, node)
         if isinstance(self.kind(node), Optional) and not isinstance(kind, Optional):
             return f"*{primary(code)}"
         if isinstance(kind, Optional):
@@ -1034,11 +1079,20 @@ class Expressions:
         for name in arguments:
             self.locals[name] = Tensor()
             self.local_names.add(name)
+        first = len(self.lines)
         try:
             code = self.code(node.body)
         finally:
             self.locals, self.local_names = saved, blind
-        return f"[&]({', '.join(f'const torch::Tensor& {identifier(name)}' for name in arguments)}) {{ return {code}; }}"
+        before = "".join(f"{text} " for _, text in self.taken_back(first))
+        return f"[&]({', '.join(f'const torch::Tensor& {identifier(name)}' for name in arguments)}) {{ {before}return {code}; }}"
+
+    def taken_back(self, first):
+        """The lines from number `first` on, which then belong elsewhere."""
+        lines = self.lines[first:]
+        del self.lines[first:]
+        self.declarations = {at: name for at, name in self.declarations.items() if at < first}
+        return lines
 
     # Calls.
 
@@ -1054,6 +1108,8 @@ class Expressions:
         held = self.cls.members.get(function.attr) if self.cls and isinstance(function, ast.Attribute) and self.is_self(function.value) else None
         if any(isinstance(k, Many) and all(isinstance(item, Module) for item in k.kinds) for k in (kind, held)):
             given = ", ".join(self.code(a) for a in node.args)
+            if any(p.name == getattr(function, "id", None) and p.template for p in self.signature().parameters):
+                return f"{self.code(function)}->forward({given})"
             several = next(k for k in (kind, held) if isinstance(k, Many))
             if names.holds_container(several) or getattr(function, "id", None) in self.any_calls:
                 self.unit.helper("call_any")
@@ -1074,7 +1130,7 @@ class Expressions:
                 owner = Module(nn.Module)
             if isinstance(owner, Module) and not isinstance(kind, Module):
                 return self.module_method(node, owner)
-            if isinstance(owner, List | Size | Map) or is_numbers(owner) and function.attr in ("index", "count") or (isinstance(owner, Config) and function.attr in ("get", "items", "keys", "values")) or owner in (kinds.STR, *kinds.NUMBERS) or (
+            if isinstance(owner, List | Size | Map | kinds.Set) or is_numbers(owner) and function.attr in ("index", "count") or (isinstance(owner, Config) and function.attr in ("get", "items", "keys", "values")) or owner in (kinds.STR, *kinds.NUMBERS) or (
                 isinstance(function.value, ast.Name) and function.value.id in self.displays):
                 return self.container_method(node, owner)
             if isinstance(owner, Config) and inspect.isfunction(getattr(type(owner.value), function.attr, None)):
@@ -1087,6 +1143,9 @@ class Expressions:
             return self.call_static(kind.function, node)
         if isinstance(kind, Class):
             return self.call_static(kind.cls, node)
+        if kind == kinds.CALLABLE and isinstance(function, ast.Name) and function.id in {p.name for p in self.signature().parameters} and (
+            not isinstance(self.kind(node), Tensor) or any(not isinstance(self.kind(a), Tensor) for a in node.args) or len(node.args) != 1):
+            raise Refusal(f"{function.id} is a function that is handed over, of something else than one tensor; hand over a class, or what the function returns", node)
         if kind == kinds.CALLABLE:
             return f"{self.primary(function)}({', '.join(self.code(a) for a in node.args)})"
         raise Refusal(f"the call `{ast.unparse(node)[:60]}` has no translation", node)
@@ -1212,6 +1271,8 @@ class Expressions:
             default = node.args[1] if len(node.args) > 1 else ast.Constant(None)
             return self.code(given.get(self.constant(node.args[0]), default))
         target = self.code(held)
+        if isinstance(kind, kinds.Set) and name == "add":
+            return f"{target}.insert({self.code(node.args[0])})"
         if isinstance(kind, Map) and name == "get" and len(node.args) == 2:
             key = self.local_copy(node.args[0], "key")
             return f"({target}.count({key}) > 0 ? {target}.at({key}) : {self.code(node.args[1])})"
@@ -1264,6 +1325,11 @@ class Expressions:
         name = node.func.attr
         if name == "numpy" and self.path == DRIVER:
             return self.code(node.func.value)
+        if name == "tolist" and self.path == DRIVER:
+            given = self.primary(node.func.value)
+            return f"std::vector<int64_t>({given}.data_ptr<int64_t>(), {given}.data_ptr<int64_t>() + {given}.numel())"
+        if name == "type" and not node.args and not node.keywords:
+            return f"{self.primary(node.func.value)}.scalar_type()"
         if self.kind(node.func.value).numpy and self.array_method(node) is not None:
             return self.array_method(node)
         if name == "type" and len(node.args) == 1 and isinstance(node.args[0], ast.Call) and getattr(node.args[0].func, "attr", "") == "type":
@@ -1353,6 +1419,8 @@ class Expressions:
             return "true" if self.always(node) else "false"
         if target in (inspect.isfunction, callable):
             return "true" if self.kind(node.args[0]) == kinds.CALLABLE or isinstance(self.kind(node.args[0]), Function | Class | Module) else "false"
+        if target is math.log and len(node.args) == 2:
+            return f"std::log({self.number(node.args[0])}) / std::log({self.number(node.args[1])})"
         if module == "math" or target in vars(math).values():
             return f"std::{ {'fabs': 'abs'}.get(name, name)}({', '.join(self.number(a) for a in node.args)})" if name not in ("floor", "ceil", "prod") else (
                 f"static_cast<int64_t>(std::{name}({self.number(node.args[0])}))" if name != "prod" else self.call_prod(node))
@@ -1983,11 +2051,18 @@ class Expressions:
 
     def call_map(self, node):
         function, items = node.args[0], node.args[1]
+        if isinstance(function, ast.Call) and getattr(self.static(function.func), "__name__", "") == "itemgetter" and len(function.args) == 1:
+            each = ast.copy_location(ast.Name(self.fresh("each"), ast.Load()), node)
+            entry = ast.copy_location(ast.Subscript(each, function.args[0], ast.Load()), node)
+            function = ast.copy_location(ast.Lambda(ast.arguments([], [ast.arg(each.id)], None, [], [], None, []), entry), node)
+            each.uid = entry.uid = -next(self.unit.counter)
+            kind = self.element_kind(self.kind(items), 0)
+            self.substitute(entry, f"{each.id}[{self.code(function.body.slice)}]", kind.items[0])
         if not isinstance(function, ast.Lambda | ast.Name | ast.Attribute):
             raise Refusal("map of a function that is made there; write a comprehension", node)
         if isinstance(function, ast.Lambda):
             targets, body = [ast.Name(a.arg, ast.Store()) for a in function.args.args], function.body
-            item = self.unit.recorder.kind(body, self.owners)
+            item = self.unit.recorder.kind(body, self.owners) or self.kind(body)
         else:
             targets = [ast.Name(self.fresh("each"), ast.Store()) for _ in node.args[1:]]
             body = ast.copy_location(ast.Call(function, [ast.copy_location(ast.Name(target.id, ast.Load()), node) for target in targets], []), node)
@@ -2083,8 +2158,20 @@ class Expressions:
         low, high, *step = [self.code(a) for a in (node.args if len(node.args) > 1 else [ast.Constant(0), *node.args])]
         return f"range_of({', '.join([low, high, *step])})"
 
+    def call_set(self, node):
+        kind = self.kind(node)
+        if not isinstance(kind, kinds.Set):
+            raise Refusal(f"`{ast.unparse(node)[:60]}` has no translation", node)
+        if not node.args:
+            return f"{cpp_type(kind, node)}{{}}"
+        items = self.local_copy(node.args[0], "items")
+        return f"{cpp_type(kind, node)}({items}.begin(), {items}.end())"
+
+    call_frozenset = call_set
+
     def call_sorted(self, node):
-        if node.keywords or not isinstance(self.kind(node), List) or self.kind(node).item not in (*kinds.NUMBERS, kinds.STR):
+        item = getattr(self.kind(node), "item", None)
+        if node.keywords or not isinstance(self.kind(node), List) or item not in (*kinds.NUMBERS, kinds.STR) and not is_numbers(item):
             raise Refusal("sorted of anything but numbers or words, or by a key, has no translation", node)
         name = self.fresh("sorted")
         self.out(f"auto {name} = {self.as_vector(node.args[0])};")

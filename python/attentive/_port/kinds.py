@@ -136,6 +136,14 @@ class Config(Kind):
 
 
 @dataclasses.dataclass(frozen=True)
+class Set(Kind):
+    """`sorted`: Python gave its numbers in their order, which C++ keeps."""
+
+    item: Kind
+    sorted: bool
+
+
+@dataclasses.dataclass(frozen=True)
 class Map(Kind):
     """A dict whose keys are no words. `sorted`: its order is that of its keys, which C++ keeps."""
 
@@ -189,6 +197,9 @@ def kind_of(value):
         return Tuple(tuple(kind_of(item) for item in value))
     if isinstance(value, list):
         return List(merge([kind_of(item) for item in value]), len(value))
+    if isinstance(value, set | frozenset):
+        item = merge([kind_of(item) for item in value]) or INT
+        return Set(item, item in NUMBERS and list(value) == sorted(value))
     if isinstance(value, nn.Upsample | nn.SiLU | nn.Mish | nn.RMSNorm):
         from .modules import is_functional
 
@@ -228,6 +239,8 @@ def merge(kinds):
     if all(isinstance(kind, Map) for kind in some):
         whole = Map(merge([kind.key for kind in some]), merge([kind.item for kind in some]), all(kind.sorted for kind in some))
         return whole if len(kinds) == len(some) or NONE not in kinds else Optional(whole)
+    if all(isinstance(kind, Set) for kind in some) and len(kinds) == len(some):
+        return Set(merge([kind.item for kind in some]), all(kind.sorted for kind in some))
     first = some[0]
     if len(some) == 1 and isinstance(first, Function):
         return CALLABLE

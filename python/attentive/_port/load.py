@@ -422,7 +422,7 @@ class Loaded:
         folder = pathlib.Path(self.main).parent
         top = (list(_packages(self.main)) or [folder])[-1]
         sys.meta_path.insert(0, _Finder(self, [folder], top if top != folder or (top / "__init__.py").exists() else None))
-        sys.meta_path.append(_Finder(self, list(folder.parents)[:5], None))
+        sys.meta_path.append(_Finder(self, list(folder.parents)[:5], None, deep=True))
 
 
     def described(self, error):
@@ -441,8 +441,8 @@ _loaded = []  # names in sys.modules
 class _Finder:
     """Finds modules in folders of the user's, and the package `top` that his file is in."""
 
-    def __init__(self, loaded, folders, top):
-        self.loaded, self.folders, self.top = loaded, folders, top
+    def __init__(self, loaded, folders, top, deep=False):
+        self.loaded, self.folders, self.top, self.deep = loaded, folders, top, deep  # deep: also folders that only hold packages
 
     def find_spec(self, name, path=None, target=None):
         first = name.split(".")[0]
@@ -456,7 +456,7 @@ class _Finder:
         for root in roots:
             at = root / name.split(".")[-1]
             file = next((f for f in (at / "__init__.py", at.with_name(at.name + ".py")) if f.is_file()), None)
-            if file or (at.is_dir() and (any(at.glob("*.py")) or at in pathlib.Path(self.loaded.main).parents)):
+            if file or (at.is_dir() and (any(at.glob("*.py")) or self.deep and any(at.glob("*/*.py")) or at in pathlib.Path(self.loaded.main).parents)):
                 spec = importlib.util.spec_from_loader(name, self, origin=file and os.path.realpath(file), is_package=True)
                 alike = [root / at.name for root in roots if (root / at.name).is_dir()]  # folders of one name within each other
                 spec.submodule_search_locations = [str(folder) for folder in alike] if file is None or file.stem == "__init__" else None

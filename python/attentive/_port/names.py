@@ -113,6 +113,8 @@ def cpp_type(kind: Kind | None, node=None):
         return "std::tuple<" + ", ".join(cpp_type(item, node) for item in kind.items) + ">"
     if isinstance(kind, Module):
         return holder(kind)
+    if isinstance(kind, kinds.Set):
+        return f"std::set<{cpp_type(kind.item, node)}>"
     if isinstance(kind, Map):
         return f"std::map<{cpp_type(kind.key, node)}, {cpp_type(kind.item, node)}>"
     if isinstance(kind, Config):
@@ -122,10 +124,15 @@ def cpp_type(kind: Kind | None, node=None):
     raise Refusal(f"no one C++ type holds {describe(kind)}", node)
 
 
+def nothing(kind, node=None):
+    """The text of a value of a kind where Python has None."""
+    return "std::nullopt" if isinstance(kind, Optional) else f"{cpp_type(kind, node)}({'nullptr' if isinstance(kind, Module) else ''})"
+
+
 def is_setting(kind):
-    """Whether it is an object of PyTorch's that C++ has no use for, such as a choice of backends, or a list of them."""
+    """Whether it is an object that C++ has no use for, such as a choice of backends or a logger, or a list of them."""
     inner = kind.item if isinstance(kind, List) else kind
-    return isinstance(inner, Config) and type(inner.value).__module__.split(".")[0] == "torch"
+    return isinstance(inner, Config) and type(inner.value).__module__.split(".")[0] in ("torch", "logging")
 
 
 def holds_container(kind):

@@ -86,10 +86,21 @@ class Driver:
                     found += [(None, ast.parse(f"({ast.unparse(node.value)})[{at}]", mode="eval").body, item) for at, item in enumerate(value)]
                     continue
                 given |= {name: value} if name else {}
-                if type(value) is int and any(isinstance(n, ast.Name) and n.id in sizes for n in ast.walk(node)):
-                    value = SizedNumber(torch.tensor(value))
+                value = self.sized(value, node, sizes)
                 found.append((name, node, value))
         return found
+
+    def sized(self, value, node, sizes):
+        """An integer, or a list of them, that depends on a size: it is handed over as a tensor."""
+        if not any(isinstance(n, ast.Name) and n.id in sizes for n in ast.walk(node)):
+            return value
+        if type(value) is int:
+            return SizedNumber(torch.tensor(value))
+        if isinstance(value, list | tuple) and isinstance(node, ast.List | ast.Tuple) and len(value) == len(node.elts):
+            return type(value)(self.sized(item, part, sizes) for item, part in zip(value, node.elts, strict=True))
+        if isinstance(value, list) and value and all(type(item) is int for item in value):
+            return SizedNumber(torch.tensor(value))
+        return value
 
     def call_text(self, name, inputs):
         seen, texts = [], []
@@ -102,7 +113,8 @@ class Driver:
     def spread(self, value, node, word, seen):
         """An input's text, in which each distinct tensor is an argument."""
         if isinstance(value, SizedNumber):
-            return f"int({self.spread(value.value, node, word, seen)})"
+            text = self.spread(value.value, node, word, seen)
+            return f"{text}.tolist()" if value.value.dim() else f"int({text})"
         if isinstance(value, torch.Tensor) and value.layout != torch.strided:
             raise Refusal(f"--inputs: {ast.unparse(node)!r} is a sparse tensor, which a recorded case cannot hold; give a dense one")
         if type(value).__name__ == "ndarray":
@@ -447,7 +459,7 @@ def _broken(line, width=110):
 
 _STANDARD = {
     "algorithm": "std::clamp", "cmath": "std::", "functional": "std::function", "limits": "numeric_limits", "map": "std::map", "numeric": "accumulate",
-    "optional": "std::optional", "string": "std::string", "tuple": "std::tuple", "vector": "std::vector", "type_traits": "common_type",
+    "optional": "std::optional", "set": "std::set", "string": "std::string", "tuple": "std::tuple", "vector": "std::vector", "type_traits": "common_type",
 }
 
 _DRAWS = """\

@@ -309,6 +309,7 @@ def _to(args, kwargs, what, method):
 
 
 def _type(args, kwargs, what, method):
+    args = [*args, *(kwargs[name] for name in ("dtype",) if name in kwargs)]
     if len(args) == 2 and args[1].kind == DTYPE:
         return f"{args[0].primary}.to({args[1].code})"
     word = _TENSOR_TYPES.get(str(args[1].constant).split(".")[-1]) if len(args) == 2 else None

@@ -305,7 +305,8 @@ class Statements:
                 return
             if self.kind(value) == kinds.NONE and self.only_asserts(value):
                 return
-            if name == "print" or (isinstance(function, ast.Attribute) and ast.unparse(function).startswith(("logger.", "logging.", "warnings."))):
+            if name == "print" or (isinstance(function, ast.Attribute) and (
+                ast.unparse(function).startswith(("logger.", "logging.", "warnings.")) or names.is_setting(self.kind(function.value)))):
                 return
             if super_call(value) is not None:
                 if super_call(value) == "__init__":
@@ -354,6 +355,10 @@ class Statements:
             spell(part)
 
     def base_constructor(self, call):
+        if self.cls is None:  # of a plain class
+            if call.args or call.keywords:
+                raise Refusal("super().__init__ with arguments of a class that is no module", call)
+            return
         base = self.cls.base
         if base is not nn.Module and (call.args or call.keywords):
             self.before_base(call)
@@ -385,12 +390,13 @@ class Statements:
                 raise Refusal("register_buffer with a name that is no constant", call)
             self.cls.set(attribute, merge([self.unit.attribute_kind(self.cls, attribute), Tensor()]))
             persistent = "persistent" not in given or self.constant(given["persistent"]) is True
+            if not persistent:
+                self.cls.unsaved.add(attribute)
             if value is None or is_none(value) or self.kind(value) == kinds.NONE:
                 return True
             if persistent:
                 self.out(f'{self.member(attribute)} = register_buffer("{attribute}", {self.code(value)});')
             else:
-                self.cls.unsaved.add(attribute)
                 self.out(f"{self.member(attribute)} = {self.code(value)};  // a buffer that is not saved")
             return True
         if name == "register_parameter":
@@ -453,7 +459,7 @@ class Statements:
                 self.out(f"return {{{', '.join(f'{name}[{n}]' for n in range(len(result.items)))}}};")
                 return
         if self.kind(value) == kinds.NONE or is_none(value):
-            self.out(f"return {'std::nullopt' if isinstance(result, Optional) else cpp_type(result, node) + '()'};")
+            self.out(f"return {names.nothing(result, node)};")
             return
         self.out(f"return {self.code(value)};")
 
@@ -648,7 +654,7 @@ class Statements:
         if name in self.locals and self.locals[name] in (*kinds.NUMBERS, kinds.STR):
             return  # it is set before it is read
         if name in self.locals and self.locals[name] != kinds.NONE:
-            self.out(f"{identifier(name)} = {'std::nullopt' if isinstance(self.locals[name], Optional) else cpp_type(self.locals[name], node) + '()'};")
+            self.out(f"{identifier(name)} = {names.nothing(self.locals[name], node)};")
         elif other is not None and other != kinds.NONE and not isinstance(other, Many):
             self.out(f"{cpp_type(other, node)} {identifier(name)}{self.initial(other)};")
             self.locals[name] = other
@@ -769,8 +775,19 @@ class Statements:
         kind = self.kind(value)
         length = kind.length if isinstance(kind, Size | List) else len(kind.items) if isinstance(kind, Tuple) else None
         star = next(n for n, item in enumerate(items) if isinstance(item, ast.Starred))
-        if length is None or not isinstance(kind, Size | List):
+        if length is None or not isinstance(kind, Size | List) and (self.is_vector(value) or isinstance(items[star].value, ast.Tuple)):
             raise Refusal("a starred name takes a length that is not fixed", node)
+        if isinstance(kind, Tuple):
+            name = self.local_copy(value, "parts")
+            behind = len(items) - star - 1
+            for at, item in enumerate(items):
+                if at == star:
+                    span = range(star, length - behind)
+                    self.store(item.value, f"std::make_tuple({', '.join(f'std::get<{n}>({name})' for n in span)})", Tuple(kind.items[star : length - behind]), node)
+                else:
+                    position = at if at < star else length - len(items) + at
+                    self.store(item, f"std::get<{position}>({name})", kind.items[position], node)
+            return
         name = self.local_copy(value, "sizes")
         behind = len(items) - star - 1
         for at, item in enumerate(items):
@@ -837,7 +854,7 @@ class Statements:
         elif self.constructor and self.stands_in(name, value):
             self.standins[name] = self.fresh(f"{name}_items")
             self.out(f"std::vector<torch::nn::AnyModule> {self.standins[name]};")
-        else:
+        elif not names.is_setting(self.kind(value)):
             self.store_member(name, value, node)
             self.standins.pop(name, None)
 
@@ -1217,6 +1234,11 @@ class Statements:
     def statement_For(self, node):
         if node.orelse:
             raise Refusal("a for with an else; write a flag", node)
+        changed = {n.func.value.id for part in node.body for n in ast.walk(part) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)
+                   and n.func.attr in ("append", "extend", "insert", "pop") and isinstance(n.func.value, ast.Name)}
+        lists = [e for n in ast.walk(node.iter) if isinstance(n, ast.Tuple | ast.List) for e in n.elts if isinstance(self.kind(e), List)]
+        if lists and changed & stored_names(node.target):
+            raise Refusal("a loop over lists that it changes; C++ would change copies of them: write one loop for each", node)
         if isinstance(node.iter, ast.Tuple | ast.List) and isinstance(node.target, ast.Name) and any(
             isinstance(self.kind(item), Module) or self.kind(item) == kinds.STR for item in node.iter.elts):
             self.unroll(node)
@@ -1344,6 +1366,10 @@ class Statements:
             counter = self.fresh("count") if again else self.name_of(target.elts[0])
             first = [f"{'' if target.elts[0].id in self.outside else 'int64_t '}{identifier(target.elts[0].id)} = {counter};"] if again else []
             self.locals[getattr(target.elts[0], "id", "_")] = kinds.INT
+            zipped = isinstance(items.args[0], ast.Call) and self.static(items.args[0].func) is zip and isinstance(target.elts[1], ast.Tuple)
+            if zipped and len(items.args) == 1 and not items.keywords:
+                header, bindings = self.iterate_zip(items.args[0], target.elts[1], node, counter)
+                return header, [*first, *bindings]
             length, item = self.indexable(items.args[0], counter)
             start = items.args[1] if len(items.args) > 1 else next((k.value for k in items.keywords), None)
             if start is not None and self.constant(start) != 0:
@@ -1355,18 +1381,7 @@ class Statements:
                     f"const int64_t {counter} = {place} + {self.code(start)};", lambda: self.bind_item(target.elts[1], *item, node, items.args[0])]
             return f"for (int64_t {counter} = 0; {counter} < {length}; ++{counter})", [*first, lambda: self.bind_item(target.elts[1], *item, node, items.args[0])]
         if name == "zip":
-            counter = self.fresh("n")
-            arguments = self.zipped(items)
-            parts = [self.indexable(argument, counter) for argument in arguments]
-            if not isinstance(target, ast.Tuple):
-                raise Refusal("a zip that is not unpacked", node)
-            bindings = [lambda t=t, item=item, s=s: self.bind_item(t, *item, node, s) for t, (_, item), s in zip(target.elts, parts, arguments, strict=True)]
-            lengths = list(dict.fromkeys(length for length, _ in parts))
-            if len(lengths) == 1 or self.same_lengths(arguments):
-                return f"for (int64_t {counter} = 0; {counter} < {lengths[0]}; ++{counter})", bindings
-            least = self.fresh("least")
-            self.out(f"const auto {least} = std::min<int64_t>({{{', '.join(lengths)}}});")
-            return f"for (int64_t {counter} = 0; {counter} < {least}; ++{counter})", bindings
+            return self.iterate_zip(items, target, node, self.fresh("n"))
         if name == "reversed":
             counter = self.fresh("n")
             length, item = self.indexable(items.args[0], counter)
@@ -1401,6 +1416,19 @@ class Statements:
                 raise Refusal("a loop over a display of modules", node)
             return self.iterate_values(code if not code.startswith("{") else f"std::vector<{cpp_type(item, node)}>{code}", item, target, node)
         raise Refusal(f"a loop over `{ast.unparse(items)[:50]}`, {names.describe(kind)}", node)
+
+    def iterate_zip(self, items, target, node, counter):
+        arguments = self.zipped(items)
+        parts = [self.indexable(argument, counter) for argument in arguments]
+        if not isinstance(target, ast.Tuple):
+            raise Refusal("a zip that is not unpacked", node)
+        bindings = [lambda t=t, item=item, s=s: self.bind_item(t, *item, node, s) for t, (_, item), s in zip(target.elts, parts, arguments, strict=True)]
+        lengths = list(dict.fromkeys(length for length, _ in parts))
+        if len(lengths) == 1 or self.same_lengths(arguments):
+            return f"for (int64_t {counter} = 0; {counter} < {lengths[0]}; ++{counter})", bindings
+        least = self.fresh("least")
+        self.out(f"const auto {least} = std::min<int64_t>({{{', '.join(lengths)}}});")
+        return f"for (int64_t {counter} = 0; {counter} < {least}; ++{counter})", bindings
 
     def sets_again(self, target, node):
         """Whether a loop's body gives its target another value, also by a loop within it whose last one is read behind that loop."""

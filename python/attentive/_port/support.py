@@ -176,7 +176,8 @@ struct Buffers {
 torch::OrderedDict<std::string, torch::Tensor>& buffers_of(torch::nn::Module& module);
 template struct Buffers<&torch::nn::Module::buffers_>;
 inline torch::Tensor set_buffer(torch::nn::Module& module, const std::string& name, const torch::Tensor& value) {
-  return buffers_of(module)[name] = value;
+  auto& buffers = buffers_of(module);
+  return buffers.contains(name) ? buffers[name] = value : buffers.insert(name, value);
 }""",
     "copy_of": """/// Python's copy.deepcopy of a module: equal values, and no random number is drawn.
 template <class M>

@@ -5,6 +5,7 @@ import functools
 import itertools
 import math
 from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 import torch
@@ -944,3 +945,23 @@ class Replaced(nn.Module):
     def forward(self, x, y):
         x = F.pad(x, (0, 0, 1, 0), value=True)[:, 1:]
         return self.mix(x, mask=None) + self.table * (2.0 if x is y else 1.0)
+
+
+class Chosen(nn.Module):
+    """A lambda that makes layers, a choice of which only one side draws, sets, pairs that are sorted, zip within enumerate."""
+
+    def __init__(self, dim):
+        super().__init__()
+        make = lambda: nn.Sequential(nn.Linear(dim, dim), nn.ReLU())
+        self.parts, self.others = nn.ModuleList([make(), make()]), nn.ModuleList([make(), make()])
+        self.rest = [*(set(range(dim)) - {1, 2}), 1]
+        self.skips = set(self.rest[:2])
+        pairs = sorted(zip([3, 1, 2], range(3)))
+        self.order = list(map(itemgetter(1), pairs))
+
+    def forward(self, x, extra=None):
+        rows = [F.dropout(row, 0.5, self.training) for row in x.unbind(1)] if extra is None else list(extra.unbind(1))
+        y = torch.stack(rows, dim=1)[..., self.rest[:3]]
+        for n, (part, other) in enumerate(zip(self.parts, self.others)):
+            x = part(x) + (other(x) if n in self.skips else x) * self.order[n]
+        return x.sum(-1), y, self.__class__.__name__ == "Chosen"
