@@ -475,6 +475,9 @@ inline void flatten(std::vector<torch::Tensor>& all, const torch::Tensor& tensor
   if (tensor.defined()) all.push_back(tensor);
 }
 template <class T>
+  requires std::is_arithmetic_v<T>
+void flatten(std::vector<torch::Tensor>&, T) {}
+template <class T>
 void flatten(std::vector<torch::Tensor>& all, const std::vector<T>& items);
 template <class... T>
 void flatten(std::vector<torch::Tensor>& all, const std::tuple<T...>& items) {
@@ -485,7 +488,4 @@ void flatten(std::vector<torch::Tensor>& all, const std::vector<T>& items) {
   if constexpr (!std::is_arithmetic_v<T>) {
     for (const auto& item : items) flatten(all, item);
   }
-}
-template <class T>
-  requires std::is_arithmetic_v<T>
-void flatten(std::vector<torch::Tensor>&, T) {}"""
+}"""
