@@ -1353,8 +1353,10 @@ class Statements:
         """The C++ name of a loop's simple target."""
         if not isinstance(target, ast.Name):
             return self.fresh("item")
-        unread = target.id == "_" and not any(isinstance(n, ast.Name) and n.id == "_" and isinstance(n.ctx, ast.Load) for n in ast.walk(self.function))
-        return self.fresh("n") if unread else identifier(target.id)
+        return self.fresh("n") if self.unread(target) else identifier(target.id)
+
+    def unread(self, target):
+        return target.id == "_" and not any(isinstance(n, ast.Name) and n.id == "_" and isinstance(n.ctx, ast.Load) for n in ast.walk(self.function))
 
     def iteration(self, items, target, node):
         function = self.static(items.func) if isinstance(items, ast.Call) else None
@@ -1432,7 +1434,7 @@ class Statements:
 
     def sets_again(self, target, node):
         """Whether a loop's body gives its target another value, also by a loop within it whose last one is read behind that loop."""
-        for part in (part for statement in getattr(node, "body", ()) if isinstance(node, ast.For) for part in ast.walk(statement)):
+        for part in (part for statement in getattr(node, "body", ()) if isinstance(node, ast.For) and not self.unread(target) for part in ast.walk(statement)):
             loop = isinstance(part, ast.For) and target.id in stored_names(part.target)
             read = loop and any(isinstance(n, ast.Name) and n.id == target.id and isinstance(n.ctx, ast.Load) and n.lineno > part.end_lineno for n in ast.walk(node))
             if read or isinstance(part, ast.Assign | ast.AugAssign | ast.AnnAssign) and target.id in stored_names(part):
