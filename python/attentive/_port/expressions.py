@@ -734,7 +734,19 @@ class Expressions:
                 self.unit.never(self.path, value.lineno)
                 self.out(f"TORCH_CHECK({'!' if conjunction else ''}({test}), {self.never_text(value.lineno)});")
                 return "false" if conjunction else "true"
+            first = len(self.lines)
             code = self.condition(value)
+            lines = self.taken_back(first)
+            if lines and parts:  # what this operand needs is computed only where it is asked
+                name = self.fresh("holds")
+                self.out(f"bool {name} = {(' && ' if conjunction else ' || ').join(parts)};")
+                self.out(f"if ({'' if conjunction else '!'}{name}) {{")
+                self.lines += [(depth + 1, text) for depth, text in lines]
+                self.lines.append((self.depth + 1, f"{name} = {code};"))
+                self.out("}")
+                parts = [name]
+                continue
+            self.lines += lines
             if code == ("false" if conjunction else "true"):
                 return code if not parts else (" && " if conjunction else " || ").join([*parts, code])
             if code != ("true" if conjunction else "false"):
@@ -802,6 +814,9 @@ class Expressions:
             return f"{self.as_vector(left)} {_COMPARISONS[type(sign)]} {self.as_vector(right)}"
         if kind == kinds.NONE or other == kinds.NONE:
             return "true" if isinstance(sign, ast.NotEq) else "false"
+        texts = self.code(left), self.code(right)
+        if all(text.startswith('"') for text in texts) and isinstance(sign, ast.Eq | ast.NotEq):  # C++ would compare addresses
+            return "true" if (texts[0] == texts[1]) == isinstance(sign, ast.Eq) else "false"
         return f"{self.primary(left)} {_COMPARISONS[type(sign)]} {self.primary(right)}"
 
     def compare_none(self, left, kind, negated, node):

@@ -596,7 +596,8 @@ class Statements:
             kind = List(merge(list(kind.items)), len(kind.items))
         if kind == kinds.STR and isinstance(value, ast.Constant) and name not in self.locals and not self.rebound(name):
             self.words[name] = value.value
-        if isinstance(kind, List) and isinstance(value, ast.Name | ast.Attribute) and name not in self.locals and not self.rebound(name):
+        inner = isinstance(value, ast.Subscript) and isinstance(self.kind(value.value), List) and not isinstance(value.slice, ast.Slice) and self.changes(name)
+        if isinstance(kind, List) and (inner or isinstance(value, ast.Name | ast.Attribute)) and name not in self.locals and not self.rebound(name):
             self.locals[name] = kind
             self.out(f"auto& {identifier(name)} = {self.code(value)};")  # another name of one list
             return
@@ -857,6 +858,8 @@ class Statements:
         elif not names.is_setting(self.kind(value)):
             self.store_member(name, value, node)
             self.standins.pop(name, None)
+            if isinstance(value, ast.Name) and isinstance(self.kind(value), List) and value.id in self.locals and self.changes(value.id):
+                self.renamed[value.id] = self.member(name)  # another name of the member's list
 
     def stands_in(self, name, value):
         """Whether a list is only gathered under the name of a member that becomes an nn.Sequential."""
@@ -1293,8 +1296,14 @@ class Statements:
     def statement_While(self, node):
         if node.orelse or isinstance(self.kind(node.test), Tensor):
             raise Refusal("a while over values of tensors depends on data; write it with tensor operations", node)
-        self.out(f"while ({self.condition(node.test)}) {{")
+        first = len(self.lines)
+        test = self.condition(node.test)
+        lines = self.taken_back(first)  # what the condition needs is computed again in every round
+        self.out(f"while ({'true' if lines else test}) {{")
         self.depth += 1
+        if lines:
+            self.lines += [(depth + 1, text) for depth, text in lines]
+            self.out(f"if (!({test})) break;")
         self.repeated(node.body)
         self.depth -= 1
         self.out("}")
@@ -1432,6 +1441,12 @@ class Statements:
         self.out(f"const auto {least} = std::min<int64_t>({{{', '.join(lengths)}}});")
         return f"for (int64_t {counter} = 0; {counter} < {least}; ++{counter})", bindings
 
+    def changes(self, name):
+        """Whether a list of that name is changed, not the name."""
+        return any(
+            isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in ("append", "extend", "insert", "pop", "reverse", "clear", "sort") and getattr(n.func.value, "id", "") == name
+            or isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store) and getattr(n.value, "id", "") == name for n in ast.walk(self.function))
+
     def sets_again(self, target, node):
         """Whether a loop's body gives its target another value, also by a loop within it whose last one is read behind that loop."""
         for part in (part for statement in getattr(node, "body", ()) if isinstance(node, ast.For) and not self.unread(target) for part in ast.walk(statement)):
@@ -1482,7 +1497,8 @@ class Statements:
         name = self.name_of(target)
         self.locals[target.id] = item
         changed = any(isinstance(n, ast.Name) and n.id == target.id and isinstance(n.ctx, ast.Store) and n is not target for n in ast.walk(self.function))
-        return f"for ({'auto' if changed or isinstance(item, Module) else 'const auto&'} {name} : {code})", []
+        kept = "auto&" if isinstance(item, List) and self.changes(target.id) else "const auto&"
+        return f"for ({'auto' if changed or isinstance(item, Module) else kept} {name} : {code})", []
 
     def may_be_self(self, node):
         """Whether a loop over self.modules() does anything to the module itself."""
@@ -1608,4 +1624,5 @@ class Statements:
             self.out(f"{identifier(target.id)} = {code};")
         elif target.id != "_":
             self.locals[target.id] = kind
-            self.out(f"{'const auto' if kind in kinds.NUMBERS else 'auto'} {identifier(target.id)} = {code};", declares=identifier(target.id))
+            kept = "auto&" if isinstance(kind, List) and self.changes(target.id) else "auto"
+            self.out(f"{'const auto' if kind in kinds.NUMBERS else kept} {identifier(target.id)} = {code};", declares=identifier(target.id))

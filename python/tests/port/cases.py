@@ -188,6 +188,7 @@ CLASSES = [
     idiom("Switched", "dim=6", "x=randn(B, 4, 6)"),
     idiom("SeveralResults", "dim=6", "x=randn(B, T, 6)"),
     idiom("Chosen", "dim=5", "x=randn(B, 6, 5)", "x=randn(B, 6, 5), extra=randn(B, 3, 5)"),
+    idiom("AskedInTurn", "dim=4", "x=randn(B, 6, 4)", "x=randn(B, 6, 4), y=randn(B, 6, 4)"),
     idiom("Counters", "dim=4", "x=randn(B, 6, 4)"),
     idiom("Replaced", "dim=8, side=3", "x=randn(B, 9, 8), y=randn(B, 9, 8)"),
     idiom("Grid", "32, torch.arange(320.0).view(10, 32).sin()", "randn(B, 2 * T, 32), T, 2"),

@@ -965,3 +965,33 @@ class Chosen(nn.Module):
         for n, (part, other) in enumerate(zip(self.parts, self.others)):
             x = part(x) + (other(x) if n in self.skips else x) * self.order[n]
         return x.sum(-1), y, self.__class__.__name__ == "Chosen"
+
+
+class AskedInTurn(nn.Module):
+    """Conditions that compute something, asked again in every round or not at all; lists under two names."""
+
+    def __init__(self, dim):
+        super().__init__()
+        sizes = [1, 2]
+        self.sizes, self.count = sizes, 2
+        sizes.append(3)
+        self.proj = nn.Linear(dim, dim)
+
+    def forward(self, x, y=None):
+        if y is not None and len([row for row in y.unbind(0) if row.dim() > 1]) > 1:
+            x = x + y
+        n, rows = 0, [1, 2, 3, 4]
+        while sum([row for row in rows if row > n]) > 5:
+            n += 1
+            rows = rows[1:]
+        lists = [[], []]
+        for i, held in enumerate(lists):
+            held.append(x * i)
+        first = lists[0]
+        first.append(self.proj(x))
+        z = x if y is None or sum([row for row in rows]) > 100 else x * 2
+        k = self.count
+        while k > 0 and any(row > 0 for row in rows):
+            k -= 1
+            z = z + k
+        return z * n + sum(self.sizes) + torch.stack(lists[0]).sum(0) * len(lists[1])
