@@ -100,6 +100,15 @@ def test_class_is_written(case, tmp_path):
     assert set(written.files) == set(texts(tmp_path))
 
 
+def test_each_draw_is_written_once(tmp_path):
+    """What a second one would change is seen only where both sides have one release of PyTorch."""
+    case = next(case for case in cases.cases() if case.id == "DrawOrder")
+    build(case, tmp_path)
+    python, cpp = case.path.read_text().partition("class DrawOrder(")[2].partition("\nclass ")[0], (tmp_path / "ported.h").read_text()
+    for word in ("rand", "randn", "randn_like"):
+        assert cpp.count(f"torch::{word}(") == python.count(f"torch.{word}("), word
+
+
 @pytest.mark.parametrize("case", cases.REFUSED, ids=lambda case: case.cls)
 def test_class_is_refused_by_name(case):
     try:

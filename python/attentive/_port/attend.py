@@ -813,13 +813,15 @@ class _Finder:
 
     def check_changes(self, plan, at, start, place):
         """Names of the arguments must not change before the call, except those of masks, which can be gathered earlier."""
-        fixed = _names(plan.q.node, plan.k.node) | (_names(*(factor.node for factor in self.factors)) - self.chain)
+        fixed = _names(plan.q.node, plan.k.node)
+        factors = [(_names(factor.node) - self.chain, factor.node.lineno) for factor in self.factors]
         late = _names(plan.v.node, plan.dropout and plan.dropout.node)
         kept = plan.wanted[3] if plan.wanted else None
         for n in range(self.first, place):
             parts = list(self.alive(self.block[n]))
             changed = {key for part in parts if isinstance(part, ast.stmt) for key in _targets(part)}
-            if n > self.first and changed & fixed or n > start and changed & late:
+            after = any(changed & keys and self.block[n].lineno > line for keys, line in factors)  # a factor may be computed after the product
+            if n > self.first and (changed & fixed or after) or n > start and changed & late:
                 raise _No(f"line {self.block[n].lineno} changes an operand before the product with v")
             draws = any(self.called(part)[0] == "dropout" or self.modules(part.func, nn.Dropout)
                         for part in parts if isinstance(part, ast.Call))

@@ -817,7 +817,7 @@ class Expressions:
         texts = self.code(left), self.code(right)
         if all(text.startswith('"') for text in texts) and isinstance(sign, ast.Eq | ast.NotEq):  # C++ would compare addresses
             return "true" if (texts[0] == texts[1]) == isinstance(sign, ast.Eq) else "false"
-        return f"{self.primary(left)} {_COMPARISONS[type(sign)]} {self.primary(right)}"
+        return f"{primary(texts[0])} {_COMPARISONS[type(sign)]} {primary(texts[1])}"
 
     def compare_none(self, left, kind, negated, node):
         if kind == kinds.NONE:
