@@ -13,7 +13,7 @@ from . import attend, kinds, modules, names, schema
 from .expressions import Expressions
 from .kinds import UNKNOWN, Class, Config, Function, List, Many, Module, Optional, Refusal, Size, Tensor, Tuple, is_own, kind_of, merge
 from .names import cpp_type, identifier
-from .statements import Statements
+from .statements import Statements, changed_names
 
 
 @dataclasses.dataclass
@@ -925,9 +925,7 @@ class Unit:
         plain = tree.name == "__init__"  # the constructor of a class that is no module
         first = ordered[0].arg if ordered and (cls is not None or plain) and "staticmethod" not in decorators else None
         stored = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        mutated = {
-            n.value.id for n in ast.walk(tree) if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store) and isinstance(n.value, ast.Name)} | {
-            n.func.value.id for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in ("append", "extend", "insert", "pop", "reverse") and isinstance(n.func.value, ast.Name)} | {
+        mutated = changed_names(tree) | {
             n.value.id for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store) and isinstance(n.value, ast.Name)}
         parameters = []
         inherited, given = self.inherited_arguments(tree, cls)

@@ -21,6 +21,14 @@ def stored_names(node):
     return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
 
 
+def changed_names(*trees):
+    """Names of lists and tensors that are changed in place, by a method of lists or by an entry."""
+    nodes = [n for tree in trees for n in ast.walk(tree)]
+    called = [n.func.value for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)
+              and n.func.attr in ("append", "extend", "insert", "pop", "reverse", "clear", "sort")]
+    return {n.id for n in [*called, *(n.value for n in nodes if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store))] if isinstance(n, ast.Name)}
+
+
 class Statements:
     """The part of a function's translation that knows statements. See emit.Translator for the fields."""
 
@@ -1237,10 +1245,8 @@ class Statements:
     def statement_For(self, node):
         if node.orelse:
             raise Refusal("a for with an else; write a flag", node)
-        changed = {n.func.value.id for part in node.body for n in ast.walk(part) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)
-                   and n.func.attr in ("append", "extend", "insert", "pop") and isinstance(n.func.value, ast.Name)}
         lists = [e for n in ast.walk(node.iter) if isinstance(n, ast.Tuple | ast.List) for e in n.elts if isinstance(self.kind(e), List)]
-        if lists and changed & stored_names(node.target):
+        if lists and changed_names(*node.body) & stored_names(node.target):
             raise Refusal("a loop over lists that it changes; C++ would change copies of them: write one loop for each", node)
         if isinstance(node.iter, ast.Tuple | ast.List) and isinstance(node.target, ast.Name) and any(
             isinstance(self.kind(item), Module) or self.kind(item) == kinds.STR for item in node.iter.elts):
@@ -1373,10 +1379,7 @@ class Statements:
         if name == "range":
             return self.iterate_range(items.args, target, node)
         if name == "enumerate" and isinstance(target, ast.Tuple):
-            again = getattr(target.elts[0], "id", "_") in self.outside or self.sets_again(target.elts[0], node)
-            counter = self.fresh("count") if again else self.name_of(target.elts[0])
-            first = [f"{'' if target.elts[0].id in self.outside else 'int64_t '}{identifier(target.elts[0].id)} = {counter};"] if again else []
-            self.locals[getattr(target.elts[0], "id", "_")] = kinds.INT
+            counter, first = self.counter_of(target.elts[0], node)
             zipped = isinstance(items.args[0], ast.Call) and self.static(items.args[0].func) is zip and isinstance(target.elts[1], ast.Tuple)
             if zipped and len(items.args) == 1 and not items.keywords:
                 header, bindings = self.iterate_zip(items.args[0], target.elts[1], node, counter)
@@ -1386,7 +1389,7 @@ class Statements:
             if start is not None and self.constant(start) != 0:
                 place = self.fresh("at")
                 length, item = self.indexable(items.args[0], place)
-                if again:
+                if first:
                     raise Refusal("a counter of enumerate with a start that is set again, or read behind the loop", node)
                 return f"for (int64_t {place} = 0; {place} < {length}; ++{place})", [
                     f"const int64_t {counter} = {place} + {self.code(start)};", lambda: self.bind_item(target.elts[1], *item, node, items.args[0])]
@@ -1443,9 +1446,7 @@ class Statements:
 
     def changes(self, name):
         """Whether a list of that name is changed, not the name."""
-        return any(
-            isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in ("append", "extend", "insert", "pop", "reverse", "clear", "sort") and getattr(n.func.value, "id", "") == name
-            or isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store) and getattr(n.value, "id", "") == name for n in ast.walk(self.function))
+        return name in changed_names(self.function)
 
     def sets_again(self, target, node):
         """Whether a loop's body gives its target another value, also by a loop within it whose last one is read behind that loop."""
@@ -1456,17 +1457,21 @@ class Statements:
                 return True
         return False
 
-    def iterate_range(self, arguments, target, loop):
-        texts = [self.code(argument) for argument in arguments]
-        low, high = ("0", texts[0]) if len(texts) == 1 else texts[:2]
+    def counter_of(self, target, loop):
+        """A loop's counter in C++, and what gives it to the source's name where that is another one."""
+        again, declared = self.sets_again(target, loop), target.id in self.set_again | self.outside
         name, bindings = self.name_of(target), []
-        again = self.sets_again(target, loop)
-        if again or target.id in self.set_again | self.outside:  # the counter is another one than the name of the source
-            declared = target.id in self.set_again | self.outside
+        if again or declared:
             name = self.fresh("count")
             bindings = [f"{'' if declared else 'int64_t '}{identifier(target.id)} = {name};"]
             self.set_again |= {target.id} if again else set()
         self.locals[target.id] = kinds.INT
+        return name, bindings
+
+    def iterate_range(self, arguments, target, loop):
+        texts = [self.code(argument) for argument in arguments]
+        low, high = ("0", texts[0]) if len(texts) == 1 else texts[:2]
+        name, bindings = self.counter_of(target, loop)
         step = self.constant(arguments[2]) if len(arguments) > 2 else 1
         if isinstance(step, int):
             advance = f"++{name}" if step == 1 else f"--{name}" if step == -1 else f"{name} += {step}"
