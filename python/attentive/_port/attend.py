@@ -16,6 +16,7 @@ from . import kinds
 from .record import number
 
 HIDES = -1e3  # a fill value or a bias below this hides a pair
+SHAPED = ("ones_like", "zeros_like", "full_like", "expand_as", "view_as", "reshape_as", "type_as", "to")  # read sizes or dtype alone
 CASTS = ("float", "double", "half", "bfloat16", "to", "type", "type_as", "contiguous", "clone")
 
 
@@ -31,7 +32,7 @@ class Factor:
 
 @dataclasses.dataclass
 class Mask:
-    """`form` says what `node` is: "keep", "drop", "bias", or "call" for a helper that writes into its scores."""
+    """`form` says what `node` is: "keep", "drop", "bias"; or the scores that a helper writes into ("call") or masks ("returned")."""
 
     node: ast.expr
     form: str
@@ -155,7 +156,12 @@ def _targets(statement):
         if _stored(node):
             yield _key(node.value if isinstance(node, ast.Subscript) else node)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_"):
-            yield _key(node.func.value)
+            yield _key(_storage(node.func.value))
+
+
+def _storage(node):
+    """What `x.data` changes with."""
+    return node.value if isinstance(node, ast.Attribute) and node.attr == "data" and _key(node) is None else node
 
 
 def _spread(arguments):
@@ -246,7 +252,7 @@ class _Finder:
         name, arguments = self.called(node)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
             a, b = node.left, node.right
-        elif name in ("matmul", "bmm"):
+        elif name in ("matmul", "bmm", "mm"):
             a, b = self.argument(node, 0, "input"), self.argument(node, 1, "other", "mat2")
         elif name == "baddbmm":
             a, b = self.argument(node, 1, "batch1"), self.argument(node, 2, "batch2")
@@ -323,9 +329,10 @@ class _Finder:
         simple = len(found) == 1 and isinstance(found[0], ast.Assign) and _key(found[0].targets[0]) == name
         return found[0] if simple else None
 
-    def alive(self, node):
-        """The nodes of a statement but those of branches that never ran and of consumed statements."""
-        if id(node) in self.gone:
+    def alive(self, node, gone=None):
+        """The nodes of a statement but those of branches that never ran and of statements that are gone, by default the consumed ones."""
+        gone = self.gone if gone is None else gone
+        if id(node) in gone:
             return
         yield node
         for name, value in ast.iter_fields(node):
@@ -333,11 +340,11 @@ class _Finder:
                 continue
             for child in value if isinstance(value, list) else [value]:
                 if isinstance(child, ast.AST):
-                    yield from self.alive(child)
+                    yield from self.alive(child, gone)
 
     def touches(self, statement, key):
         return any(key in _bound(part) or (isinstance(part, ast.Expr) and key in _targets(part)) or self.writes(part, key)
-                   for part in ast.walk(statement) if isinstance(part, ast.stmt))
+                   for part in self.alive(statement, ()) if isinstance(part, ast.stmt))
 
     def writes(self, statement, key):
         """Whether a statement calls a user's function that, by its name, writes into these scores."""
@@ -375,9 +382,15 @@ class _Finder:
             for name, branch in (("body", statement.body), ("orelse", statement.orelse)):
                 if branch and self.view.ran(statement, name) and any(self.touches(part, key) for part in branch):
                     test = (statement.test, name == "orelse")
-                    if self.back(key, branch, len(branch), (*conditions, test), until=key) != key:
-                        raise _No("the scores are computed in a branch")
+                    end = self.back(key, branch, len(branch), (*conditions, test), until=key)
+                    if end != key:
+                        other = self.view.ran(statement, "orelse" if name == "body" else "body")
+                        if other or isinstance(end, str) or not self.product(end) or _names(end) & set(_targets(statement)) - {key}:
+                            raise _No("the scores are computed in a branch")
+                        return end
             return key
+        if isinstance(statement, ast.Try):
+            return self.back(key, statement.body, len(statement.body), conditions, until=key)
         self.consumed.append(statement)
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
             target = statement.targets[0]
@@ -402,7 +415,7 @@ class _Finder:
                 self.masks[-1].value = -math.inf
                 self.masks[-1].call, self.masks[-1].function = call, self.view.static(call.func)
                 return key
-            if isinstance(call.func, ast.Attribute) and _key(call.func.value) == key:
+            if isinstance(call.func, ast.Attribute) and _key(_storage(call.func.value)) == key:
                 inner = self.step(call, statement, conditions)
                 if inner is not None:
                     return key
@@ -419,7 +432,12 @@ class _Finder:
             fields = ("factors", "masks", "consumed", "chain", "view_at", "first")
             saved = {name: copy.copy(getattr(self, name)) for name in fields}
             try:
-                self.bias(other, factor, block[at], conditions)
+                kept = self.kept(scores, other)
+                if kept:  # s * m + c * (1 - m)
+                    scores, keep, value = kept
+                    self.mask(keep, "keep", conditions, block[at], value)
+                else:
+                    self.bias(other, factor, block[at], conditions)
                 end = self.back(scores, block, at, conditions, until)
                 if end == until or (not isinstance(end, str) and self.product(end)):
                     return end
@@ -427,6 +445,16 @@ class _Finder:
                 error = no
             self.__dict__.update(saved)
         raise error
+
+    def kept(self, product, fill):
+        """The scores, the mask and the hidden value where scores are multiplied by a mask and something large is added where it is 0."""
+        if not isinstance(product, ast.BinOp) or not isinstance(product.op, ast.Mult):
+            return None
+        large = [x for part in ast.walk(fill) if self.is_number(part) for x in self.view.values(part) if abs(x) >= -HIDES]
+        for scores, keep in ((product.left, product.right), (product.right, product.left)):
+            if large and isinstance(self.view.kind(keep), kinds.Tensor) and _names(keep) & _names(fill) and not _names(scores) & _names(fill):
+                return scores, keep, -max(map(abs, large))
+        return None
 
     def step(self, node, statement, conditions):
         """What the scores were before the outermost operation of an expression, None if it is a product."""
@@ -479,6 +507,15 @@ class _Finder:
                 self.masks[-1].factors += [Factor("mul", beta)] if beta is not None else []
             if alpha is not None:
                 self.factor("mul", alpha, conditions)
+        if isinstance(node, ast.Attribute) and _storage(node) is not node and self.rank(node) is not None:
+            return node.value
+        function = self.view.static(node.func) if isinstance(node, ast.Call) and name is None else None
+        if hasattr(function, "__code__"):
+            scores = next((x for x in node.args if self.rank(x) == self.rank(node) and self.view.kind(x) == self.view.kind(node)), None)
+            if scores is not None:
+                self.mask(scores, "returned", conditions, statement, None)
+                self.masks[-1].call, self.masks[-1].function = node, function
+                return scores
         return None
 
     def factor(self, how, node, conditions):
@@ -498,7 +535,7 @@ class _Finder:
         self.masks[-1].sign = sign
 
     def mask(self, node, form, conditions, statement, value):
-        origin, text = self.origin(node, form == "drop") if form != "call" else (), ast.unparse(node)
+        origin, text = self.origin(node, form == "drop") if form in ("keep", "drop") else (), ast.unparse(node)
         while form in ("keep", "drop"):
             flipped = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert)
             zero = isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Eq) and self.value(node.comparators[0]) == 0
@@ -535,10 +572,11 @@ class _Finder:
         if name in ("tril", "triu"):
             ones, diagonal = arguments[0], self.argument(node, 1, "diagonal")
             sizes = _spread(self.called(ones)[1])
-            if self.called(ones)[0] != "ones" or len(sizes) < 2 or hides != (name == "triu"):
+            like = self.called(ones)[0] == "ones_like"
+            if not like and (self.called(ones)[0] != "ones" or len(sizes) < 2) or hides != (name == "triu"):
                 return ()
             offset = self.value(diagonal) if isinstance(diagonal, ast.Constant) or diagonal is None else ast.unparse(diagonal)
-            rows, columns = (ast.unparse(size) for size in sizes[-2:])
+            rows, columns = (ast.unparse(size) for size in sizes[-2:]) if not like else ("", "")
             if (offset if diagonal is not None else 0) == (1 if name == "triu" else 0):
                 return "TopLeft", None, hides, definition
             aligned = offset == f"{columns} - {rows}" + (" + 1" if name == "triu" else "")
@@ -588,9 +626,13 @@ class _Finder:
                 effects += [True] if name == "nan_to_num" else []
                 node = arguments[0]
             elif name in ("masked_fill", "masked_fill_") and self.value(self.argument(node, 2, "value")) == 0:
-                if ast.unparse(self.argument(node, 1, "mask")) not in {mask.text for mask in self.masks}:
+                hidden = self.argument(node, 1, "mask")
+                if ast.unparse(hidden) not in {mask.text for mask in self.masks} and self.called(hidden)[0] != "isnan":
                     return None
                 effects.append(True)
+                node = arguments[0]
+            elif name in ("view", "reshape") and self.flat:
+                effects.append("view")
                 node = arguments[0]
             else:
                 return None
@@ -605,6 +647,8 @@ class _Finder:
                 self.dropout = dataclasses.replace(effect, conditions=conditions)
             elif isinstance(effect, list):
                 letters = [letters[place] for place in effect]
+            elif effect == "view":
+                self.flat = False
             else:
                 self.fills_hidden = True
         return letters
@@ -626,7 +670,7 @@ class _Finder:
             if n > at and id(statement) in {id(part) for part in self.consumed}:
                 continue
             found = [part for part in self.alive(statement) if self.is_it(part, inner) and not _stored(part)]
-            others += [(key, *flow[key][1:]) for key in flow if key != inner and self.reads_of(statement, key)]
+            others += [flow[key] for key in flow if key != inner and self.reads_of(statement, key)]
             if found:
                 uses = list(self.uses(statement, inner))
                 if uses:
@@ -634,7 +678,7 @@ class _Finder:
                     if isinstance(statement, ast.If | ast.For | ast.While | ast.With) or len(uses) > 1:
                         raise _No("the weights are used in a branch or twice")
                     if len(found) > 1:
-                        others.append((inner, *flow[inner][1:]))
+                        others.append(flow[inner])
                     letters = self.happen(effects, letters)
                     return n, part, product, side, letters, flow, others
                 single = isinstance(statement, ast.If) and len(statement.body) == 1 and not statement.orelse
@@ -644,11 +688,12 @@ class _Finder:
                 if effects is not None and (body is statement or (key == inner and all(isinstance(x, Dropout) for x in effects))):
                     tests = ((statement.test, False),) if body is not statement else ()
                     letters = self.happen(effects, letters, tests)
-                    flow[key] = (body if body is statement else flow[key][0], "Dropped" if self.dropout else "Clean", letters)
+                    state = "Reshaped" if self.flat else "Dropped" if self.dropout else "Clean"
+                    flow[key] = key, body if body is statement else flow[key][1], state, letters
                     self.consumed.append(body)
                     inner = key
                 elif isinstance(inner, str) and inner in flow and not self.touches(statement, inner):
-                    others.append((inner, *flow[inner][1:]))
+                    others.append(flow[inner])
                 else:
                     break
             elif isinstance(inner, str) and self.touches(statement, inner):
@@ -666,7 +711,7 @@ class _Finder:
 
     def start(self, at):
         self.factors, self.masks, self.consumed, self.chain, self.view_at, self.first = [], [], [], set(), None, at
-        self.dropout, self.fills_hidden = None, False
+        self.dropout, self.fills_hidden, self.flat = None, False, False
 
     def branches(self, statement, at):
         """The plan of an if whose branches end with a softmax of one name."""
@@ -680,6 +725,8 @@ class _Finder:
                 continue
             scores, dim = self.softmax(last.value)
             test, node = (statement.test, name == "orelse"), last.value
+            while self.called(scores)[0] in CASTS:
+                scores = self.called(scores)[1][0]
             if _key(scores) is None:
                 raise _No("the scores are computed in a branch")
             end = self.back(scores, branch, len(branch) - 1, (test,), until=_key(scores))
@@ -697,6 +744,8 @@ class _Finder:
         if product is None:
             raise _No("no product before the softmax")
         a, b, x, y, scores = product
+        if self.view_at is not None and len(self.view_at[0]) == 2 and dim == 1 and not self.view_at[1] and len(scores) > 2:
+            self.flat, dim, self.view_at = True, len(scores) - 1, None
         if self.view_at is not None or not isinstance(dim, int):
             raise _No("the scores are reshaped")
         j, inner = scores[dim], [letter for letter in x if letter in y and letter not in scores]
@@ -708,6 +757,8 @@ class _Finder:
         i, batch = rows[-1], [letter for letter in scores if letter not in (rows[-1], j)]
         q, k = self.term(a, x, [*batch, i, *inner]), self.term(b, y, [*batch, j, *inner])
         place, use, product, side, letters, flow, others = self.forward(weights, at + isinstance(weights, str), scores)
+        if self.flat:
+            raise _No("the scores are reshaped")
         known = dict(zip(product[2 + side], letters, strict=True))
         w, v, out = ([known.get(x, f"v {x}") for x in product[n]] for n in (2 + side, 3 - side, 4))
         if [x for x in w if x in v and x not in out] != [j]:
@@ -792,14 +843,14 @@ class _Finder:
         for key in flow:
             for n in range(place + 1, len(self.block)):
                 if self.reads_of(self.block[n], key):
-                    others.append((key, *flow[key][1:]))
+                    others.append(flow[key])
                 if self.touches(self.block[n], key):
                     break
-        wanted = {key for key, *_ in others} | {key for key in flow if key.startswith("self.") or self.later(key)}
-        if len(wanted) > 1 or any([state, letters] != list(flow[key][1:]) for key, state, letters in others):
-            raise _No("weights are read before and after dropout")
-        for key in wanted:
-            statement, state, letters = flow[key]
+        others += [flow[key] for key in flow if key.startswith("self.") or self.later(key)]
+        wanted = [item for n, item in enumerate(others) if item not in others[:n]]
+        if len(wanted) > 1 or any(state == "Reshaped" for _, _, state, _ in wanted):
+            raise _No("weights are read before and after dropout" if len(wanted) > 1 else "the weights are read in another shape")
+        for key, statement, state, letters in wanted:
             start = next((n for n, part in enumerate(self.block) if part is statement), None)
             if start is None:
                 raise _No("the weights are read and the softmax is in a branch")
@@ -815,6 +866,11 @@ class _Finder:
         """Names of the arguments must not change before the call, except those of masks, which can be gathered earlier."""
         fixed = _names(plan.q.node, plan.k.node)
         factors = [(_names(factor.node) - self.chain, factor.node.lineno) for factor in self.factors]
+        for factor in self.factors:
+            tests = {id(test) for test, _ in factor.conditions}
+            held = {x for s in ast.walk(self.function) if isinstance(s, ast.If) and id(s.test) in tests for part in s.body + s.orelse for x in _targets(part)}
+            if _names(factor.node) & held:
+                raise _No(f"line {factor.node.lineno}: a factor is computed in a branch")
         late = _names(plan.v.node, plan.dropout and plan.dropout.node)
         kept = plan.wanted[3] if plan.wanted else None
         for n in range(self.first, place):
@@ -828,22 +884,26 @@ class _Finder:
             if plan.dropout and n > at and draws and self.block[n] is not kept:
                 raise _No("another dropout draws between softmax and v")
             for mask in plan.masks:
-                plan.separate |= mask.statement.lineno < self.block[n].lineno and bool(changed & _names(mask.node))
+                read = _names(mask.call if mask.form == "returned" else mask.node) - (self.chain if mask.form == "returned" else set())
+                plan.separate |= mask.statement.lineno < self.block[n].lineno and bool(changed & read)
         held = {id(s.test) for s in ast.walk(self.function) if isinstance(s, ast.If)
                 and any(isinstance(part, ast.stmt) and part is not s for part in self.alive(s))}
         plan.separate |= any(id(test) in held for mask in plan.masks for test, _ in mask.conditions)
         plan.separate |= any(mask.form == "call" for mask in plan.masks)
 
     def read_again(self, plan, load, scores):
-        """The scores' sizes, dtype or device may be read: they are those of q and k."""
+        """The scores' sizes, dtype or device may be read: they are those of q and k. Where nothing changes, the statement goes."""
         parent = self.parents[id(load)]
         above = self.parents[id(parent)]
         owner = parent
         while not isinstance(owner, ast.stmt):
             owner = self.parents[id(owner)]
-        if isinstance(owner, ast.Assert):
+        idle = isinstance(owner, ast.Expr) and getattr(owner.value, "func", None) is parent and not parent.attr.endswith("_")
+        if isinstance(owner, ast.Assert) or idle:
             plan.consumed.append(owner)
             return
+        if self.rank(load) not in (len(scores), None):
+            raise _No(f"the scores are read again (line {load.lineno})")
         if isinstance(parent, ast.Attribute) and parent.attr in ("dtype", "device", "type"):
             plan.reads.append((owner, load, None, None))
             return
@@ -868,11 +928,17 @@ class _Finder:
             if index is None and isinstance(target, ast.Tuple) and len(target.elts) == len(sizes):
                 plan.reads.append((owner, node, sizes, target.elts))
                 return
+            if index is None and node is not above:
+                plan.reads.append((owner, load, "like", None))
+                return
+        if isinstance(parent, ast.Call) and self.called(parent)[0] in SHAPED and load is not (self.called(parent)[1][0] if isinstance(parent.func, ast.Attribute) and parent.func.value is load else None):
+            plan.reads.append((owner, load, "like", None))
+            return
         raise _No(f"the scores are read again (line {load.lineno})")
 
     def emitted(self, key):
         """Where the call's own arguments read a name."""
-        nodes = [factor.node for factor in self.factors] + [mask.node for mask in self.masks if mask.form != "call"]
+        nodes = [factor.node for factor in self.factors] + [mask.node for mask in self.masks if mask.form not in ("call", "returned")]
         return [part for node in nodes for part in ast.walk(node) if _key(part) == key and not _stored(part)]
 
     def ungroup(self, plan):
@@ -1015,13 +1081,14 @@ def _scaled(x, factors, values):
 
 def _term(mask, plan, shape, values):
     """A mask as the call gets it: a tensor of the scores' rank."""
-    if mask.form == "call":
+    if mask.call:
         x = torch.zeros([shape[plan.layout[n]] for n in range(len(shape))])
         arguments = [x if node is mask.node else values[node.uid] for node in mask.call.args]
-        mask.function(*arguments, **{keyword.arg: values[keyword.value.uid] for keyword in mask.call.keywords})
+        masked = mask.function(*arguments, **{keyword.arg: values[keyword.value.uid] for keyword in mask.call.keywords})
+        x = masked if mask.form == "returned" else x
     else:
         x = values[mask.node.uid]
-    if mask.form in ("bias", "call"):
+    if mask.form in ("bias", "call", "returned"):
         x = _scaled(torch.as_tensor(x).double() * mask.sign, mask.factors, values)
     if mask.view:
         x = x.expand([values[size.uid] for size in mask.view[0]]).reshape([values[size.uid] for size in mask.view[1]])
@@ -1102,8 +1169,8 @@ def _difference(plan, values):
         x = _term(mask, plan, scores.shape, values)
         if any(size not in (1, full) for size, full in zip(x.shape, scores.shape, strict=True)):
             return math.inf
-        if mask.form in ("bias", "call"):
-            scores = scores + x
+        if mask.form in ("bias", "call", "returned"):
+            scores = (scores + x).float().double()  # beside a large number the scores lose digits in Python and in attention(), too
         else:
             hidden = hidden | ((x != 0) if mask.form == "drop" else (x == 0))
     if plan.causal is not None and values[plan.causal.uid]:
@@ -1151,8 +1218,10 @@ def _times(f, code, factors):
 def _mask(f, plan, mask, code=None):
     """The code of one mask, whether or not its conditions hold."""
     rank, full = mask.rank, len(plan.layout)
-    code = code or f.code(mask.node)
-    if mask.form in ("bias", "call"):
+    if mask.form == "returned":
+        f.substitute(mask.node, _zeros(f, plan), f.kind(mask.node))
+    code = code or f.code(mask.call if mask.form == "returned" else mask.node)
+    if mask.form in ("bias", "call", "returned"):
         code = _times(f, kinds.primary(code), mask.factors) if mask.factors else code
         code = f"-{kinds.primary(code)}" if mask.sign < 0 else code
     elif f.kind(mask.node).dtype not in "bi":
@@ -1199,9 +1268,13 @@ def _write(f, plan):
     call = f"attentive::attention({q}, {k}, {v}, {{{', '.join(options)}}}"
     kind = f.kind(plan.use)
     if not plan.wanted:
-        code = _reordered(f"{call}{''.join(f', {mask}' for mask in masks)})", plan.out)
-        f.substitute(plan.use, code + (".contiguous()" if _drawn_from(f, plan) else ""), kind)
-        return []
+        call, lines, drawn = f"{call}{''.join(f', {mask}' for mask in masks)})", [], plan.dropout and f.draws(plan.statement)
+        if drawn and f.draws(plan.use):  # dropout is within the product
+            f.drawing.add(plan.use.uid)
+        elif drawn:  # it draws before anything that the product's statement draws
+            lines, call = [f"const auto {plan.names['attended']} = {call};"], plan.names["attended"]
+        f.substitute(plan.use, _reordered(call, plan.out) + (".contiguous()" if _drawn_from(f, plan) else ""), kind)
+        return lines
     state, node, axes = plan.wanted[:3]
     extras = [f".mask = {mask}" for mask in masks] + [f".weights = attentive::Weights::{state}"]
     name = plan.names["attended"]
@@ -1263,6 +1336,19 @@ def _makes_image(f, plan, target):
     return any(part is plan.use or held and getattr(part, "id", "") == held for view in views for part in ast.walk(view.func.value))
 
 
+def _shape_code(f, plan):
+    """The code of q and the sizes of the scores."""
+    q = kinds.primary(f.code(plan.q.node))
+    sizes = ["1" if axis is None else f"{q}.size({axis})" for axis in plan.q.axes[:-1]]
+    sizes.append(f"{kinds.primary(f.code(plan.k.node))}.size({plan.k.axes[-2]})")
+    return q, ", ".join(sizes[axis] for axis in plan.layout)
+
+
+def _zeros(f, plan):
+    q, sizes = _shape_code(f, plan)
+    return f"torch::zeros({{{sizes}}}, {q}.options())"
+
+
 def _gather(before, instead, plan, mask):
     name, place = plan.names["visible"], mask.statement
 
@@ -1270,12 +1356,8 @@ def _gather(before, instead, plan, mask):
         return [f"{name} &= {_mask(f, plan, mask)};"]
 
     def begin(f):
-        q = kinds.primary(f.code(plan.q.node))
-        sizes = [f"{q}.size({axis})" for axis in plan.q.axes[:-1]]
-        sizes.append(f"{kinds.primary(f.code(plan.k.node))}.size({plan.k.axes[-2]})")
         f.substitute(mask.node, plan.names["written"], f.kind(mask.node))
-        sizes = ", ".join(sizes[axis] for axis in plan.layout)
-        return [f"auto {plan.names['written']} = torch::zeros({{{sizes}}}, {q}.options());"]
+        return [f"auto {plan.names['written']} = {_zeros(f, plan)};"]
 
     if mask.form == "call":
         end = Emitted(lambda f: [f"{name} &= {_mask(f, plan, mask, plan.names['written'])};"])
@@ -1294,7 +1376,10 @@ def _sizes(before, instead, plan, statement, node, letters, names):
         return f"{kinds.primary(f.code(term.node))}.size({term.letters.index(letter)})"
 
     def write(f):
-        if isinstance(letters, ast.AST) or letters is None:
+        if letters == "like":
+            q, sizes = _shape_code(f, plan)
+            f.substitute(node, f"{q}.new_empty({{1}}).expand({{{sizes}}})", f.kind(node))
+        elif isinstance(letters, ast.AST) or letters is None:
             f.substitute(node, f.code(plan.q.node if letters is None else letters), f.kind(node))
         else:
             for target, letter in zip(parts, letters, strict=True):

@@ -67,7 +67,7 @@ class Translator(Expressions, Statements):
         self.globals = unit.loaded.globals_of(path)
         self.comments = unit.loaded.comments(path)
         self.locals, self.inline, self.renamed, self.narrowed = {}, {}, {}, {}
-        self.statics, self.substituted = {}, {}
+        self.statics, self.substituted, self.drawing = {}, {}, set()
         self.lines, self.depth, self.ordered, self.hoisted = [], 0, set(), {}
         self.words = {}  # locals that are one string that the source writes
         self.declarations, self.dicts, self.displays, self.pointers, self.promoted, self.kept_lists, self.popped = {}, {}, {}, set(), set(), set(), set()
@@ -203,7 +203,7 @@ class Translator(Expressions, Statements):
 
     def draws(self, node):
         """Whether an expression takes random numbers."""
-        return any(isinstance(part, ast.Call) and self.call_draws(part) for part in ast.walk(node))
+        return any(getattr(part, "uid", None) in self.drawing or isinstance(part, ast.Call) and self.call_draws(part) for part in ast.walk(node))
 
     def call_draws(self, node):
         target = self.static(node.func)
@@ -250,13 +250,13 @@ class Translator(Expressions, Statements):
         return isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Tuple) and isinstance(statement.targets[0], ast.Tuple)
 
     def drawing_roots(self, node):
-        if isinstance(node, ast.Call) and self.call_draws(node):
+        if getattr(node, "uid", None) in self.drawing or isinstance(node, ast.Call) and self.call_draws(node):
             return [node]
         return [root for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr | ast.keyword) and self.draws(part) for root in self.drawing_roots(part)]
 
     def bind_draw(self, node, text):
         kind = self.kind(node)
-        if isinstance(node.func, ast.Name | ast.Attribute) and text.isidentifier():
+        if text.isidentifier():
             return text
         name = self.fresh("layer" if isinstance(kind, Module) else "drawn")
         self.out(f"auto {name} = {text};")

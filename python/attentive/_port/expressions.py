@@ -193,7 +193,9 @@ class Expressions:
         """The C++ text of an expression."""
         found = self.substituted.get(getattr(node, "uid", None))
         if found:
-            return found[0]
+            if node.uid in self.drawing & self.ordered:
+                self.substitute(node, self.bind_draw(node, found[0]), found[1])
+            return self.substituted[node.uid][0]
         method = getattr(self, "code_" + type(node).__name__, None)
         if method is None:
             raise Refusal(f"`{ast.unparse(node)[:60]}`: {type(node).__name__} has no translation; write it with tensors, lists and loops", node)

@@ -293,6 +293,18 @@ def call(driver, module, run):
 
 
 
+@contextlib.contextmanager
+def no_dropout():
+    """Within it, the functions that drop out in eval mode, too, drop nothing."""
+    dropout, attend_to = nn.functional.dropout, nn.functional.scaled_dot_product_attention
+    nn.functional.dropout = lambda input, p=0.5, training=True, inplace=False: input
+    nn.functional.scaled_dot_product_attention = lambda q, k, v, attn_mask=None, dropout_p=0.0, *rest, **options: attend_to(q, k, v, attn_mask, 0.0, *rest, **options)
+    try:
+        yield
+    finally:
+        nn.functional.dropout, nn.functional.scaled_dot_product_attention = dropout, attend_to
+
+
 def settle(unit, driver, recorder, runs):
     """Checks every recognised call of attention by the numbers of eval runs, and drops what does not agree."""
     plans = [plan for found, _ in unit.found.values() for plan in found]
@@ -300,7 +312,7 @@ def settle(unit, driver, recorder, runs):
     recorder.watch({node.uid for plan in plans for node in attend.nodes_to_watch(plan)})
     for run in runs:
         if not run.train and run.dtype == "float32" and not run.autocast:
-            with contextlib.suppress(Exception), contextlib.redirect_stdout(io.StringIO()):
+            with contextlib.suppress(Exception), contextlib.redirect_stdout(io.StringIO()), no_dropout():
                 call(driver, driver.make(), run)
     for uid, (found, declined) in unit.found.items():
         for plan in list(found):

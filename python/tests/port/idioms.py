@@ -995,3 +995,64 @@ class AskedInTurn(nn.Module):
             k -= 1
             z = z + k
         return z * n + sum(self.sizes) + torch.stack(lists[0]).sum(0) * len(lists[1])
+
+
+def hidden(scores, keep):
+    return scores * keep + (1 - keep) * -1e30
+
+
+class ReadScores(nn.Module):
+    """Scores whose sizes other tensors take, that `data` changes, that are viewed as a matrix, and that a function masks."""
+
+    def __init__(self, drop):
+        super().__init__()
+        self.softmax, self.drop, self.kept = nn.Softmax(dim=-1), nn.Dropout(drop), False
+
+    def templates(self, q, k, v, keep):
+        scores = q @ k.transpose(-2, -1) / q.size(-1) ** 0.5
+        scores = scores.masked_fill(torch.ones_like(scores).tril() == 0, float("-inf"))
+        hide = (keep == 0).unsqueeze(1).expand_as(scores)
+        scores.data.masked_fill_(hide.data, -1e9)
+        scores.masked_fill(hide, 0.0)
+        return F.softmax(scores, dim=-1) @ v
+
+    def matrix(self, q, k, v, keep):
+        q, k, v = q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)
+        scores = torch.bmm(q, k.transpose(1, 2))
+        hide = (keep == 0)[:1].expand(scores.size())
+        scores = scores.masked_fill(hide, -1e9)
+        weights = self.softmax(scores.view(-1, scores.size(2))).view(*scores.size())
+        return torch.bmm(self.drop(weights), v)
+
+    def by_function(self, q, k, v, keep):
+        if self.kept:
+            scores = torch.matmul(k, k.transpose(-2, -1))
+        else:
+            scores = torch.matmul(q, k.transpose(-2, -1))
+        try:
+            scores = scores / 3
+        except RuntimeError:
+            print(scores.shape)
+            assert False
+        scores = hidden(scores, keep[:, None])
+        scores = (scores - scores.max()).softmax(-1)
+        scores = scores.masked_fill(torch.isnan(scores), 0)
+        return scores @ v
+
+    def by_product(self, q, k, v, keep):
+        keep = keep[:, None]
+        scores = torch.matmul(q, k.transpose(-2, -1)) * keep - 1e10 * (1 - keep)
+        weights = self.softmax(scores)
+        shown = weights if self.training else None
+        weights = self.drop(weights)
+        return weights @ v, shown
+
+    def alone(self, q, k, v):
+        weights = self.drop(F.softmax(torch.mm(q, k.t()), dim=1))
+        return F.dropout(v, 0.3, self.training) + torch.mm(weights, v)
+
+    def forward(self, q, k, v, keep):
+        y, shown = self.by_product(q, k, v, keep)
+        z = self.by_function(q, k, v, keep) + self.matrix(q, k, v, keep).view_as(v)
+        y = y + z + self.templates(q, k, v, keep) + self.alone(q[0, 0], k[0, 0], v[0, 0])
+        return y if shown is None else y + shown.sum()
