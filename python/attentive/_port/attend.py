@@ -584,8 +584,9 @@ class _Finder:
         base, rows, columns = node, None, None
         if isinstance(node, ast.Subscript):
             parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-            slices = all(isinstance(part, ast.Slice) and part.step is None for part in parts)
-            if len(parts) != self.rank(node.value) or not slices:
+            given = [part for part in parts if not isinstance(part, ast.Constant) or part.value not in (None, ...)]
+            slices = len(parts) > 1 and all(isinstance(part, ast.Slice) and part.step is None for part in (*given, *parts[-2:]))
+            if not slices or len(given) != self.rank(node.value) and not any(getattr(part, "value", None) is ... for part in parts):
                 return ()
             base, rows, columns = node.value, *parts[-2:]
         while self.called(base)[0] in CASTS or self.called(base)[0] == "bool":
@@ -894,6 +895,8 @@ class _Finder:
     def read_again(self, plan, load, scores):
         """The scores' sizes, dtype or device may be read: they are those of q and k. Where nothing changes, the statement goes."""
         parent = self.parents[id(load)]
+        if isinstance(parent, ast.Attribute) and _storage(parent) is load:
+            load, parent = parent, self.parents[id(parent)]
         above = self.parents[id(parent)]
         owner = parent
         while not isinstance(owner, ast.stmt):

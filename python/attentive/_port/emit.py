@@ -315,7 +315,8 @@ class Translator(Expressions, Statements):
             if parameter.name in given:
                 value = given[parameter.name]
                 fresh = parameter.template.endswith("&") and isinstance(value, ast.Call)  # a reference needs a name
-                texts.append(self.mutable_copy(value) if fresh else self.argument(value, parameter.kind))
+                text = self.mutable_copy(value) if fresh else self.argument(value, parameter.kind)
+                texts.append(names.nothing(parameter.kind) if text == "{}" and constructor is not None else text)  # a holder hands on anything but {}
             elif parameter.default is inspect.Parameter.empty and rest == ["rest..."]:
                 continue
             else:

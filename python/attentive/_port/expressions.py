@@ -723,6 +723,9 @@ class Expressions:
                 raise Refusal(f"`{ast.unparse(node)[:60]}`: the order of a set is not C++'s; sort it", node)
             items = self.local_copy(node, "items")
             return f"std::vector<{cpp_type(kind.item, node)}>({items}.begin(), {items}.end())"
+        if kind == kinds.STR:
+            self.unit.helper("letters")
+            return f"letters({code})"
         return cpp_type(kind, node) + code if code.startswith("{") else code
 
     def code_BoolOp(self, node):
@@ -831,7 +834,7 @@ class Expressions:
         if isinstance(kind, Tensor):
             return ("" if negated else "!") + f"{self.primary(left)}.defined()"
         if isinstance(kind, Module):
-            pointer = "" if self.code(left).endswith(">()") or not is_own(kind.cls) and kind.cls is nn.Module else ".is_empty()"
+            pointer = "" if self.code(left).endswith(">()") or "dynamic_pointer_cast" in self.code(left) or not is_own(kind.cls) and kind.cls is nn.Module else ".is_empty()"
             return ("!" if negated else "") + f"{self.primary(left)}{pointer}" if pointer else f"{self.primary(left)} {'!=' if negated else '=='} nullptr"
         if isinstance(kind, Optional):
             return ("" if negated else "!") + f"{self.primary(left)}.has_value()"
@@ -947,6 +950,13 @@ class Expressions:
             if isinstance(index, ast.BinOp) and ast.unparse(index).startswith("(...,) + (None,) * "):
                 self.unit.helper("trailing_ones")
                 return f"trailing_ones({self.code(value)}, {self.code(index.right.right)})"
+            parts = index.elts if isinstance(index, ast.Tuple) else [index]
+            back = [n for n, part in enumerate(parts) if ast.unparse(part) == "::-1"]  # of numpy
+            if back and all(isinstance(part, ast.Slice) for part in parts):
+                rest = [":" if n in back else ast.unparse(part) for n, part in enumerate(parts)]
+                if set(rest) != {":"}:
+                    raise Refusal(f"`{ast.unparse(node)[:60]}`: turn the axes in a statement of their own", node)
+                return f"{self.primary(value)}.flip({{{', '.join(map(str, back))}}})"
             if isinstance(index, ast.Slice | ast.Tuple) or self.kind(index) != kinds.INT:
                 return f"{self.primary(value)}.index({self.index(index)})"
             return f"{self.primary(value)}[{self.code(index)}]"

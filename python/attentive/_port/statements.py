@@ -226,6 +226,8 @@ class Statements:
             return kinds.INT
         if isinstance(kind, List):
             return kind.item
+        if kind == kinds.STR:
+            return kind
         return Tensor(kind.dtype, kind.rank - 1 if kind.rank else None) if isinstance(kind, Tensor) else None
 
     def item_kind(self, node):
@@ -579,6 +581,8 @@ class Statements:
                 kind = merge([k for k in kind.kinds if isinstance(k, List | Tuple)]) or kind
             if isinstance(kind, Tuple):
                 kind = List(merge(list(kind.items)))
+            if isinstance(kind, List) and isinstance(kind.item, Module):
+                kind = List(self.unit.resolve(kind.item, lambda: self.unit.instances.get(kind.item.cls, {}).values()))
             self.declare(identifier(name), "{}", kind, node, True) if name not in self.locals else self.out(f"{identifier(name)}.clear();")
             self.locals[name] = kind
             return
@@ -1218,6 +1222,7 @@ class Statements:
             if cls is None or (is_own(cls) and cls not in self.unit.classes) or (not is_own(cls) and not modules.known(cls)):
                 continue
             local = self.fresh(cls.__name__.lower())
+            self.pointers.add(local)
             kind = self.unit.resolve(Module(cls), lambda: [])
             self.narrowed[name], self.renamed[name] = kind, local
             more = "".join(f" && {primary(self.condition(part))}" for part in further)
@@ -1420,12 +1425,12 @@ class Statements:
             return self.iterate_modules(items, target, node)
         if isinstance(kind, Tensor):
             return self.iterate_values(f"{self.primary(items)}.unbind(0)", self.element_kind(kind, 0), target, node)
-        if isinstance(kind, List | Size) or kind == kinds.RANGE or (isinstance(kind, Tuple) and len(set(kind.items)) == 1) or kinds.is_tensors(kind):
+        if isinstance(kind, List | Size) or kind in (kinds.RANGE, kinds.STR) or (isinstance(kind, Tuple) and len(set(kind.items)) == 1) or kinds.is_tensors(kind):
             item = self.element_kind(kind, 0)
             if isinstance(kind, Tuple) and isinstance(items, ast.Name) and not self.is_vector(items):
                 code = "{" + ", ".join(map(self.code, self.starless([ast.copy_location(ast.Starred(items, ast.Load()), items)]))) + "}"
             else:
-                code = self.code(items)
+                code = self.as_vector(items) if kind == kinds.STR else self.code(items)
             if isinstance(items, ast.Tuple | ast.List) and isinstance(item, Module):
                 raise Refusal("a loop over a display of modules", node)
             return self.iterate_values(code if not code.startswith("{") else f"std::vector<{cpp_type(item, node)}>{code}", item, target, node)
@@ -1605,8 +1610,8 @@ class Statements:
             return f"static_cast<int64_t>({code}->size())", (f"(*{code})[{counter}]", Tensor())
         if isinstance(kind, Tensor):
             return f"{primary(code)}.size(0)", (f"{primary(code)}[{counter}]", self.element_kind(kind, 0))
-        if isinstance(kind, List | Size | Tuple) or kind == kinds.RANGE:
-            if code.startswith("{") or not code.replace("->", "").replace("_", "").isalnum():
+        if isinstance(kind, List | Size | Tuple) or kind in (kinds.RANGE, kinds.STR):
+            if kind == kinds.STR or code.startswith("{") or not code.replace("->", "").replace("_", "").isalnum():
                 name = self.fresh("items")
                 self.out(f"const auto {name} = {self.as_vector(node) if not isinstance(node, ast.Tuple) else f'std::vector<{cpp_type(self.element_kind(kind, 0), node)}>{code}'};")
                 code = name

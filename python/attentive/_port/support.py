@@ -21,6 +21,12 @@ std::vector<T> joined(std::vector<T> a, const std::vector<T>& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
 }""",
+    "letters": """/// The letters of a word, as a loop over it sees them.
+inline std::vector<std::string> letters(const std::string& word) {
+  std::vector<std::string> all;
+  for (const char letter : word) all.emplace_back(1, letter);
+  return all;
+}""",
     "repeated": """/// Python's items * times of a list.
 template <class T>
 std::vector<T> repeated(const std::vector<T>& items, int64_t times) {

@@ -1056,3 +1056,54 @@ class ReadScores(nn.Module):
         z = self.by_function(q, k, v, keep) + self.matrix(q, k, v, keep).view_as(v)
         y = y + z + self.templates(q, k, v, keep) + self.alone(q[0, 0], k[0, 0], v[0, 0])
         return y if shown is None else y + shown.sum()
+
+
+def started(layer):
+    nn.init.constant_(layer.weight, 0.5)
+
+
+class Around(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return x + self.inner(x)
+
+
+class Shifted(nn.Module):
+    def __init__(self, dim, shift=None, factor=1.0):
+        super().__init__()
+        self.proj, self.factor = nn.Linear(dim, dim), factor
+        if shift is not None:
+            self.register_buffer("shift", shift)
+        else:
+            self.shift = None
+
+    def forward(self, x):
+        x = self.proj(x) * self.factor
+        return x if self.shift is None else x + self.shift
+
+
+class LettersAndLists(nn.Module):
+    """Layers of one class around different ones, letters of a word, an array read backwards, modules that a function starts."""
+
+    def __init__(self, dim, word, table):
+        super().__init__()
+        layers = []
+        for letter, size in zip(list(word), [(dim, dim)] * len(word)):
+            layers.extend([Around(nn.Linear(*size)), Around(nn.GELU())])
+        self.net = nn.Sequential(*layers)
+        self.table = nn.Parameter(torch.from_numpy(table[::-1].copy()).float())
+        self.shifted = nn.ModuleList([Shifted(dim, torch.ones(dim), 2.0), Shifted(dim, None, 0.5)])
+        for letter in word:
+            if letter == "t":
+                self.norm = nn.LayerNorm(dim)
+        for module in self.modules():
+            if isinstance(module, nn.LayerNorm):
+                started(module)
+
+    def forward(self, x):
+        for layer in self.shifted:
+            x = layer(x)
+        return self.norm(self.net(x)) + self.table
