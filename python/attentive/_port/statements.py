@@ -490,9 +490,11 @@ class Statements:
 
     def statement_Assign(self, node):
         if len(node.targets) > 1 and not isinstance(node.value, ast.Constant):
-            self.assign(node.targets[-1], node.value, node)
-            for target in reversed(node.targets[:-1]):
-                self.store(target, self.target_text(node.targets[-1]), self.kind(node.value), node)
+            members = all(isinstance(target, ast.Attribute) for target in node.targets)  # registered in Python's order
+            first, *rest = node.targets if members else reversed(node.targets)
+            self.assign(first, node.value, node)
+            for target in rest:
+                self.store(target, self.target_text(first), self.kind(node.value), node)
             return
         for target in reversed(node.targets):
             self.assign(target, node.value, node)
@@ -983,6 +985,9 @@ class Statements:
             code = self.code(value)
             if not self.constructor and not self.cls.inherited(name) and name not in self.cls.registered:
                 self.out(f'{target} = {target}.is_empty() ? register_module("{name}", {code}) : replace_module("{name}", {code});')
+            elif self.cls.base is nn.Sequential and self.constructor:
+                self.out(f"{target} = {code};")
+                self.out(f'push_back("{name}", {target});')  # Sequential's forward runs it
             else:
                 self.out(f'{target} = {self.registers(name)}("{name}", {code});')
 

@@ -1085,6 +1085,15 @@ class Shifted(nn.Module):
         return x if self.shift is None else x + self.shift
 
 
+class Named(nn.Sequential):
+    def __init__(self, dim):
+        super().__init__()
+        self.add_module("first", nn.Linear(dim, dim))
+        last = nn.BatchNorm1d(dim)
+        nn.init.constant_(last.weight, 0.5)
+        self.last = last
+
+
 class LettersAndLists(nn.Module):
     """Layers of one class around different ones, letters of a word, an array read backwards, modules that a function starts."""
 
@@ -1096,6 +1105,8 @@ class LettersAndLists(nn.Module):
         self.net = nn.Sequential(*layers)
         self.table = nn.Parameter(torch.from_numpy(table[::-1].copy()).float())
         self.shifted = nn.ModuleList([Shifted(dim, torch.ones(dim), 2.0), Shifted(dim, None, 0.5)])
+        self.before = self.behind = nn.Linear(dim, dim)
+        self.named = Named(dim)
         for letter in word:
             if letter == "t":
                 self.norm = nn.LayerNorm(dim)
@@ -1106,4 +1117,5 @@ class LettersAndLists(nn.Module):
     def forward(self, x):
         for layer in self.shifted:
             x = layer(x)
+        x = self.behind(self.before(x)) + self.named(x.flatten(0, 1)).view_as(x)
         return self.norm(self.net(x)) + self.table
