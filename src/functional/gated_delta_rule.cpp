@@ -7,24 +7,14 @@
 #include "core/autocast_modes.h"
 #include "core/check.h"
 #include "functional/gated_delta_rule_check.h"
-#include "kernels/native_cpu/delta_rule.h"
-#include "kernels/reference/delta_rule.h"
 
 namespace attentive {
 namespace {
-
-using kernels::DeltaRule;
-using kernels::DeltaTensors;
 
 void check_shape(const char* caller, const char* name, const char* shape, const at::Tensor& x,
                  at::IntArrayRef expected) {
   TORCH_CHECK_VALUE(x.sizes() == expected, caller, ": expected ", name, " ", shape, " of shape ",
                     shape_string(expected), ", got ", shape_string(x.sizes()));
-}
-
-void check_like_v(const char* caller, const char* name, const at::Tensor& x, const at::Tensor& v) {
-  TORCH_CHECK_VALUE(x.device() == v.device(), caller, ": expected ", name, " on ", v.device(),
-                    " like v, got it on ", x.device());
 }
 
 // The offsets of packed sequences, of T tokens in all.
@@ -54,10 +44,14 @@ std::vector<int64_t> read_offsets(const char* caller, const at::Tensor& offsets,
 
 }  // namespace
 
-CheckedDeltaRule checked_delta_rule(const char* caller, DeltaTensors x, const GatedDeltaRuleCall& call) {
-  check_floating(caller, "q", x.q);
-  check_floating(caller, "k", x.k);
-  check_floating(caller, "v", x.v);
+kernels::DeltaRule checked_delta_rule(const char* caller, kernels::DeltaTensors& x,
+                                      const GatedDeltaRuleCall& call) {
+  const std::pair<const char*, const at::Tensor*> given[] = {
+      {"q", &x.q}, {"k", &x.k}, {"v", &x.v}, {"gate", &x.gate}, {"beta", &x.beta}, {"state", &x.state}};
+  for (const auto& [name, some] : given) {
+    const bool required = some == &x.q || some == &x.k || some == &x.v;
+    if (required || some->defined()) check_floating(caller, name, *some);
+  }
   for (auto* some : {&x.q, &x.k, &x.v}) *some = some->to(autocast_type(some->scalar_type(), some->device()));
   const auto &q = x.q, &k = x.k, &v = x.v, &gate = x.gate, &beta = x.beta, &state = x.state;
   TORCH_CHECK_VALUE(q.dim() == 4 && q.size(1) > 0 && q.size(3) > 0, caller,
@@ -68,20 +62,18 @@ CheckedDeltaRule checked_delta_rule(const char* caller, DeltaTensors x, const Ga
                     shape_string(v.sizes()));
   TORCH_CHECK_VALUE(v.size(1) % q.size(1) == 0, caller, ": expected a multiple of the ", q.size(1),
                     " heads of q as heads of v, got ", v.size(1));
-  for (const auto& [name, some] : {std::pair<const char*, const at::Tensor*>{"q", &q}, {"k", &k}}) {
-    check_like_v(caller, name, *some, v);
-    TORCH_CHECK_TYPE(some->scalar_type() == v.scalar_type(), caller, ": expected ", name, " of dtype ",
-                     v.scalar_type(), " like v, got ", some->scalar_type());
-  }
-  const auto of_tokens = v.sizes().slice(0, 3);
-  const auto check_numbers = [&](const char* name, const at::Tensor& some) {
-    check_floating(caller, name, some);
-    check_like_v(caller, name, some, v);
-    TORCH_CHECK_TYPE(some.scalar_type() == x.sums() || some.scalar_type() == v.scalar_type(), caller,
-                     ": expected ", name, " of dtype ", x.sums(), " or that of v, got ", some.scalar_type());
+  const auto check_beside_v = [&](const char* name, const at::Tensor& some, at::ScalarType type,
+                                  const char* others, bool like_v) {
+    TORCH_CHECK_VALUE(some.device() == v.device(), caller, ": expected ", name, " on ", v.device(),
+                      " like v, got it on ", some.device());
+    TORCH_CHECK_TYPE(some.scalar_type() == type || (like_v && some.scalar_type() == v.scalar_type()), caller,
+                     ": expected ", name, " of dtype ", type, others, ", got ", some.scalar_type());
   };
+  check_beside_v("q", q, v.scalar_type(), " like v", true);
+  check_beside_v("k", k, v.scalar_type(), " like v", true);
+  const auto of_tokens = v.sizes().slice(0, 3);
   if (gate.defined()) {
-    check_numbers("gate", gate);
+    check_beside_v("gate", gate, x.sums(), " or that of v", true);
     const bool by_channel =
         gate.dim() == 4 && gate.size(3) == q.size(3) && gate.sizes().slice(0, 3) == of_tokens;
     TORCH_CHECK_VALUE(by_channel || gate.sizes() == of_tokens, caller, ": expected gate of shape ",
@@ -89,36 +81,32 @@ CheckedDeltaRule checked_delta_rule(const char* caller, DeltaTensors x, const Ga
                       shape_string(gate.sizes()));
   }
   if (beta.defined()) {
-    check_numbers("beta", beta);
+    check_beside_v("beta", beta, x.sums(), " or that of v", true);
     check_shape(caller, "beta", "as a number per token", beta, of_tokens);
   }
-  DeltaRule rule{.scale = call.scale.value_or(1.0 / std::sqrt(static_cast<double>(q.size(3)))),
-                 .normalize_eps = call.normalize_eps,
-                 .delta = call.delta,
-                 .offsets = {}};
+  kernels::DeltaRule rule{.scale = call.scale.value_or(1.0 / std::sqrt(static_cast<double>(q.size(3)))),
+                          .normalize_eps = call.normalize_eps,
+                          .delta = call.delta,
+                          .offsets = {}};
   TORCH_CHECK_VALUE(std::isfinite(rule.scale), caller, ": expected scale to be finite, got ", rule.scale);
   TORCH_CHECK_VALUE(!rule.normalize_eps || (std::isfinite(*rule.normalize_eps) && *rule.normalize_eps >= 0.0),
                     caller, ": expected normalize_eps to be finite and not negative, got ",
                     rule.normalize_eps.value_or(0.0));
   if (call.sequence_offsets.defined()) rule.offsets = read_offsets(caller, call.sequence_offsets, v);
   if (state.defined()) {
-    check_floating(caller, "state", state);
-    check_like_v(caller, "state", state, v);
-    TORCH_CHECK_TYPE(state.scalar_type() == x.sums(), caller, ": expected state of dtype ", x.sums(),
-                     ", got ", state.scalar_type());
-    const auto sequences = rule.offsets.empty() ? v.size(0) : static_cast<int64_t>(rule.offsets.size()) - 1;
-    check_shape(caller, "state", "as a matrix per head", state, {sequences, v.size(1), q.size(3), v.size(3)});
+    check_beside_v("state", state, x.sums(), "", false);
+    check_shape(caller, "state", "as a matrix per head", state,
+                {rule.sequences(v.size(0)), v.size(1), q.size(3), v.size(3)});
   }
-  return {std::move(rule), std::move(x)};
+  return rule;
 }
 
 GatedDeltaRuleResult gated_delta_rule(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                       const at::Tensor& gate, const at::Tensor& beta,
                                       const GatedDeltaRuleCall& call, const at::Tensor& state) {
-  const auto [rule, tensors] = checked_delta_rule("gated_delta_rule", {q, k, v, gate, beta, state}, call);
-  auto [output, last] = kernels::native_cpu::computes_delta_rule(tensors)
-                            ? kernels::native_cpu::delta_rule(rule, tensors)
-                            : kernels::reference::delta_rule(rule, tensors);
+  kernels::DeltaTensors x{q, k, v, gate, beta, state};
+  const auto rule = checked_delta_rule("gated_delta_rule", x, call);
+  auto [output, last] = kernels::delta_rule(rule, x);
   return {std::move(output), std::move(last)};
 }
 
@@ -126,16 +114,13 @@ at::Tensor gated_delta_rule_(at::Tensor& state, const at::Tensor& q, const at::T
                              const at::Tensor& gate, const at::Tensor& beta, const GatedDeltaRuleCall& call) {
   constexpr const char* kCaller = "gated_delta_rule_";
   check_defined(kCaller, "state", state);
-  const auto [rule, tensors] = checked_delta_rule(kCaller, {q, k, v, gate, beta, state}, call);
+  kernels::DeltaTensors x{q, k, v, gate, beta, state};
+  const auto rule = checked_delta_rule(kCaller, x, call);
   TORCH_CHECK_VALUE(state.is_contiguous(), kCaller, ": expected state to be contiguous, got strides ",
                     state.strides());
   const at::NoGradGuard no_grad;
   state.unsafeGetTensorImpl()->bump_version();  // first, since it may refuse; an operator's copy_ counts none
-  if (kernels::native_cpu::computes_delta_rule(tensors) && !state.is_neg())
-    return kernels::native_cpu::delta_rule_in_place(rule, tensors);
-  auto [output, last] = kernels::reference::delta_rule(rule, tensors);
-  state.copy_(last);
-  return output;
+  return kernels::delta_rule_in_place(rule, x);
 }
 
 }  // namespace attentive

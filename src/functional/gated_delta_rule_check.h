@@ -6,14 +6,9 @@
 
 namespace attentive {
 
-/// A checked call of gated_delta_rule. Under autocast, q, k and v have its dtype.
-struct CheckedDeltaRule {
-  kernels::DeltaRule rule;
-  kernels::DeltaTensors tensors;
-};
-
-/// Throws c10::ValueError or c10::TypeError, naming the caller and the argument.
-CheckedDeltaRule checked_delta_rule(const char* caller, kernels::DeltaTensors tensors,
-                                    const GatedDeltaRuleCall& call);
+/// Checks the tensors of a call of gated_delta_rule, and gives q, k and v the dtype of autocast. Throws
+/// c10::ValueError or c10::TypeError, naming the caller and the argument.
+kernels::DeltaRule checked_delta_rule(const char* caller, kernels::DeltaTensors& x,
+                                      const GatedDeltaRuleCall& call);
 
 }  // namespace attentive

@@ -14,7 +14,14 @@
 
 #include "operators/call_arguments.h"
 
+namespace torch {
+class Library;
+}
+
 namespace attentive::operators {
+
+/// Registers the function gated_delta_rule, its gradients, and gated_delta_rule_.
+void add_gated_delta_rule(torch::Library& library);
 
 /// Inside an operator, only the arguments count. The inputs were cast before autograd saw the call; the
 /// backward pass may run under another autocast mode. And torch.func.vmap calls an operator for each item

@@ -1,7 +1,6 @@
-#include "operators/gated_delta_rule.h"
-
 #include <algorithm>
 #include <array>
+#include <string>
 #include <utility>
 
 #include <ATen/autocast_mode.h>
@@ -15,20 +14,18 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/library.h>
 
 #include "core/autocast_modes.h"
 #include "core/check.h"
 #include "functional/gated_delta_rule_check.h"
-#include "kernels/native_cpu/delta_rule.h"
 #include "kernels/problem.h"
-#include "kernels/reference/delta_rule.h"
 #include "operators/compute.h"
 
 namespace attentive::operators {
 namespace {
 
 using at::Tensor;
-using kernels::DeltaGradients;
 using kernels::DeltaResult;
 using kernels::DeltaTensors;
 using kernels::requires_gradient;
@@ -37,114 +34,79 @@ using torch::autograd::variable_list;
 using torch::jit::Stack;
 
 constexpr const char* kGatedDeltaRule = "gated_delta_rule";
-// torch.library.register_vmap takes no keyword-only tensors.
-constexpr const char* kDeltaForward =
-    "gated_delta_rule(Tensor q, Tensor k, Tensor v, Tensor? gate=None, Tensor? beta=None, Tensor? "
-    "state=None, "
-    "Tensor? sequence_offsets=None, *, float? scale=None, float? normalize_eps=None, bool delta=True) -> "
-    "(Tensor output, Tensor last_state)";
-constexpr const char* kDeltaInPlace =
-    "gated_delta_rule_(Tensor(a!) state, Tensor q, Tensor k, Tensor v, Tensor? gate=None, Tensor? beta=None, "
-    "Tensor? sequence_offsets=None, *, float? scale=None, float? normalize_eps=None, bool delta=True) -> "
-    "Tensor";
-constexpr const char* kDeltaBackward =
-    "gated_delta_rule_backward(Tensor? grad_output, Tensor? grad_last_state, Tensor q, Tensor k, Tensor v, "
-    "Tensor? gate=None, Tensor? beta=None, Tensor? state=None, Tensor? sequence_offsets=None, *, "
-    "float? scale=None, float? normalize_eps=None, bool delta=True) -> "
-    "(Tensor grad_q, Tensor grad_k, Tensor grad_v, Tensor grad_gate, Tensor grad_beta, Tensor grad_state)";
+
+// The last arguments of each operator: seven tensors, then three numbers.
+constexpr size_t kDeltaTensors = 7, kDeltaArguments = kDeltaTensors + 3;
 
 struct DeltaCall {
   DeltaTensors x;
   GatedDeltaRuleCall numbers;
 };
 
-// Incoming gradients may be undefined.
-struct DeltaBackwardCall {
-  DeltaResult incoming;
-  DeltaCall call;
-};
-
-Tensor pop_delta_tensor(Stack& stack) {
-  auto value = torch::jit::pop(stack);
-  return value.isNone() ? Tensor() : std::move(value).toTensor();
+Tensor tensor_of(const c10::IValue& x) {
+  return x.isNone() ? Tensor() : x.toTensor();
 }
 
-DeltaCall pop_delta_call(Stack& stack, bool state_first = false) {
-  DeltaCall call;
-  auto& [q, k, v, gate, beta, state] = call.x;
-  call.numbers.delta = torch::jit::pop(stack).toBool();
-  call.numbers.normalize_eps = torch::jit::pop(stack).toOptional<double>();
-  call.numbers.scale = torch::jit::pop(stack).toOptional<double>();
-  call.numbers.sequence_offsets = pop_delta_tensor(stack);
-  if (!state_first) state = pop_delta_tensor(stack);
-  for (auto* some : {&beta, &gate, &v, &k, &q}) *some = pop_delta_tensor(stack);
-  if (state_first) state = pop_delta_tensor(stack);
-  return call;
+// Reads the arguments, which stay on the stack.
+DeltaCall read_delta_call(const Stack& stack, bool state_first = false) {
+  const auto* const from = stack.data() + stack.size() - kDeltaArguments;
+  const auto* const numbers = from + kDeltaTensors;
+  std::array<Tensor, kDeltaTensors> x;
+  std::transform(from, numbers, x.begin(), tensor_of);
+  if (state_first) std::rotate(x.begin(), x.begin() + 1, x.end() - 1);
+  return {{x[0], x[1], x[2], x[3], x[4], x[5]},
+          {.scale = numbers[0].to<std::optional<double>>(),
+           .normalize_eps = numbers[1].to<std::optional<double>>(),
+           .delta = numbers[2].toBool(),
+           .sequence_offsets = x[6]}};
 }
 
-DeltaBackwardCall pop_delta_backward_call(Stack& stack) {
-  auto call = pop_delta_call(stack);
-  auto state = pop_delta_tensor(stack), output = pop_delta_tensor(stack);
-  return {{std::move(output), std::move(state)}, std::move(call)};
-}
-
-void push(const DeltaCall& call, Stack& stack, bool state_first = false) {
-  const auto& [x, numbers] = call;
-  if (state_first) torch::jit::push(stack, x.state);
-  torch::jit::push(stack, x.q, x.k, x.v, as_optional(x.gate), as_optional(x.beta));
-  if (!state_first) torch::jit::push(stack, as_optional(x.state));
-  torch::jit::push(stack, as_optional(numbers.sequence_offsets), numbers.scale, numbers.normalize_eps,
-                   numbers.delta);
-}
-
-void push(const DeltaBackwardCall& backward, Stack& stack) {
-  torch::jit::push(stack, as_optional(backward.incoming.output), as_optional(backward.incoming.state));
-  push(backward.call, stack);
+// The incoming gradients, which the backward operator has before the others; they may be undefined.
+DeltaResult read_incoming(const Stack& stack) {
+  const auto* const from = stack.data() + stack.size() - kDeltaArguments - 2;
+  return {tensor_of(from[0]), tensor_of(from[1])};
 }
 
 // ---- Kernels of devices, and of tensors without memory.
 
 void delta_forward(const c10::OperatorHandle& /*op*/, Stack* stack) {
-  const auto [x, numbers] = pop_delta_call(*stack);
+  const auto [x, numbers] = read_delta_call(*stack);
   const Inside inside;
   const at::NoGradGuard no_grad;
   auto [output, state] = gated_delta_rule(x.q, x.k, x.v, x.gate, x.beta, numbers, x.state);
   // An operator returns no argument.
   if (x.state.defined() && state.is_alias_of(x.state)) state = state.clone();
+  torch::jit::drop(*stack, kDeltaArguments);
   torch::jit::push(*stack, laid_like(output, x.v), state.contiguous());
 }
 
 void delta_in_place(const c10::OperatorHandle& /*op*/, Stack* stack) {
-  auto [x, numbers] = pop_delta_call(*stack, /*state_first=*/true);
+  auto [x, numbers] = read_delta_call(*stack, /*state_first=*/true);
   const Inside inside;
   const auto output = gated_delta_rule_(x.state, x.q, x.k, x.v, x.gate, x.beta, numbers);
+  torch::jit::drop(*stack, kDeltaArguments);
   torch::jit::push(*stack, laid_like(output, x.v));
 }
 
-void push_delta_gradients(const DeltaGradients& found, const DeltaTensors& x, Stack& stack) {
+void replace_by_gradients(Stack& stack, bool create_graph) {
+  auto [x, numbers] = read_delta_call(stack);
+  const Inside inside;
+  const auto rule = checked_delta_rule(kGatedDeltaRule, x, numbers);
+  const auto found = [&, &x = x] {
+    const WithAutograd with_autograd;
+    return kernels::delta_rule_gradients(rule, x, read_incoming(stack), create_graph);
+  }();
+  torch::jit::drop(stack, kDeltaArguments + 2);
   const auto all = all_of(x);
   for (size_t n = 0; n < all.size(); ++n) {
-    torch::jit::push(stack, found[n].defined() ? laid_like(found[n].to(all[n]->scalar_type()), *all[n])
-                                               : nothing(x.q.options()));
+    torch::jit::push(stack, !all[n]->defined() ? nothing(x.q.options())
+                            : create_graph     ? found[n]
+                                               : laid_like(found[n], *all[n]));
   }
 }
 
-constexpr std::array kAllDeltaTensors{true, true, true, true, true, true};
-
 void delta_backward(const c10::OperatorHandle& /*op*/, Stack* stack) {
-  const auto [incoming, call] = pop_delta_backward_call(*stack);
-  const Inside inside;
-  const auto [rule, x] = checked_delta_rule(kGatedDeltaRule, call.x, call.numbers);
-  DeltaGradients found;
-  if (kernels::native_cpu::computes_delta_rule(x)) {
-    const at::NoGradGuard no_grad;
-    found = kernels::native_cpu::delta_rule_gradients(rule, x, incoming);
-  } else {
-    const WithAutograd with_autograd;
-    found =
-        kernels::reference::delta_rule_gradients(rule, x, kAllDeltaTensors, incoming, /*create_graph=*/false);
-  }
-  push_delta_gradients(found, x, *stack);
+  replace_by_gradients(*stack, /*create_graph=*/false);
 }
 
 void check_delta_ranks(const DeltaTensors& x) {
@@ -153,85 +115,70 @@ void check_delta_ranks(const DeltaTensors& x) {
                     x.v.dim());
 }
 
-void delta_forward_shapes(const c10::OperatorHandle& /*op*/, Stack* stack) {
-  const auto [x, numbers] = pop_delta_call(*stack);
+template <bool kInPlace>
+void delta_shapes(const c10::OperatorHandle& /*op*/, Stack* stack) {
+  const auto [x, numbers] = read_delta_call(*stack, kInPlace);
   check_delta_ranks(x);
+  torch::jit::drop(*stack, kDeltaArguments);
+  torch::jit::push(*stack, at::empty_like(x.v));
+  if (kInPlace) return;
   const auto& offsets = numbers.sequence_offsets;
   const auto sequences = offsets.defined() ? offsets.sym_numel() - 1 : x.v.sym_size(0);
-  torch::jit::push(*stack, at::empty_like(x.v),
-                   at::empty_symint({sequences, x.v.sym_size(1), x.k.sym_size(3), x.v.sym_size(3)},
-                                    x.v.options().dtype(x.sums())));
-}
-
-void delta_in_place_shapes(const c10::OperatorHandle& /*op*/, Stack* stack) {
-  const auto call = pop_delta_call(*stack, /*state_first=*/true);
-  check_delta_ranks(call.x);
-  torch::jit::push(*stack, at::empty_like(call.x.v));
+  torch::jit::push(*stack, at::empty_symint({sequences, x.v.sym_size(1), x.k.sym_size(3), x.v.sym_size(3)},
+                                            x.v.options().dtype(x.sums())));
 }
 
 void delta_backward_shapes(const c10::OperatorHandle& /*op*/, Stack* stack) {
-  const auto [incoming, call] = pop_delta_backward_call(*stack);
-  check_delta_ranks(call.x);
-  for (const auto* some : all_of(call.x))
-    torch::jit::push(*stack, some->defined() ? at::empty_like(*some) : nothing(call.x.q.options()));
+  const auto x = read_delta_call(*stack).x;
+  check_delta_ranks(x);
+  torch::jit::drop(*stack, kDeltaArguments + 2);
+  for (const auto* some : all_of(x))
+    torch::jit::push(*stack, some->defined() ? at::empty_like(*some) : nothing(x.q.options()));
 }
 
 // ---- Autograd and autocast.
 
-struct DeltaNumbers : torch::CustomClassHolder {
-  GatedDeltaRuleCall numbers;
-};
-
 class GatedDeltaRuleOperator : public torch::autograd::Function<GatedDeltaRuleOperator> {
  public:
-  static variable_list forward(AutogradContext* context, const Tensor& q, const Tensor& k, const Tensor& v,
-                               const std::optional<Tensor>& gate, const std::optional<Tensor>& beta,
-                               const std::optional<Tensor>& state, const c10::OperatorHandle& op,
-                               const GatedDeltaRuleCall& numbers) {
+  // The call lies on the stack.
+  static variable_list forward(AutogradContext* context, const at::TensorList& /*inputs*/,
+                               const c10::OperatorHandle& op, Stack* stack) {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
-    const DeltaCall call{
-        {q, k, v, gate.value_or(Tensor()), beta.value_or(Tensor()), state.value_or(Tensor())}, numbers};
-    Stack stack;
-    push(call, stack);
-    op.callBoxed(stack);
-    auto kept = c10::make_intrusive<DeltaNumbers>();
-    kept->numbers = numbers;
-    const auto& x = call.x;
-    context->save_for_backward(
-        {x.q, x.k, x.v, x.gate, x.beta, x.state, std::exchange(kept->numbers.sequence_offsets, Tensor())});
-    context->saved_data["numbers"] = c10::IValue::make_capsule(kept);
+    const auto numbers = stack->end() - (kDeltaArguments - kDeltaTensors);
+    variable_list tensors(kDeltaTensors);
+    std::transform(numbers - kDeltaTensors, numbers, tensors.begin(), tensor_of);
+    context->save_for_backward(std::move(tensors));
+    context->saved_data["numbers"] =
+        c10::ivalue::Tuple::create(std::vector<c10::IValue>(numbers, stack->end()));
     context->set_materialize_grads(false);
-    auto last = pop_delta_tensor(stack), output = pop_delta_tensor(stack);
+    op.callBoxed(stack);
+    auto last = torch::jit::pop(*stack).toTensor(), output = torch::jit::pop(*stack).toTensor();
     return {output, last};
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& incoming) {
-    variable_list result(8);  // of forward() after the context
-    if (!incoming[0].defined() && !incoming[1].defined()) return result;
-    const auto saved = context->get_saved_variables();
-    const auto kept =
-        c10::static_intrusive_pointer_cast<DeltaNumbers>(context->saved_data["numbers"].toCapsule());
-    DeltaBackwardCall arguments{
-        {incoming[0], incoming[1]},
-        {{saved[0], saved[1], saved[2], saved[3], saved[4], saved[5]}, kept->numbers}};
-    arguments.call.numbers.sequence_offsets = saved[6];
+    // More gradients than forward() has arguments may be returned if they are undefined.
+    if (!incoming[0].defined() && !incoming[1].defined()) return variable_list(kDeltaArguments);
     static const auto op =
         c10::Dispatcher::singleton().findSchemaOrThrow("attentive::gated_delta_rule_backward", "");
+    const auto saved = context->get_saved_variables();
     Stack stack;
-    push(arguments, stack);
+    for (const auto* tensors : {&incoming, &saved})
+      for (const auto& x : *tensors) torch::jit::push(stack, as_optional(x));
+    for (const auto& number : context->saved_data["numbers"].toTupleRef().elements())
+      torch::jit::push(stack, number);
     op.callBoxed(stack);
-    const auto all = all_of(arguments.call.x);
-    for (size_t n = 0; n < all.size(); ++n) {
-      if (all[n]->defined()) result[n] = std::move(stack[n]).toTensor();
+    variable_list result;
+    for (size_t n = 0; n < stack.size(); ++n) {
+      if (saved[n].defined()) result.push_back(std::move(stack[n]).toTensor());
     }
+    result.resize(kDeltaArguments);
     return result;
   }
 };
 
-template <class Arguments>
-void call_below_autograd(const c10::OperatorHandle& op, const Arguments& arguments, Stack& stack) {
-  const at::AutoDispatchBelowADInplaceOrView guard;
-  push(arguments, stack);
+void call_below_autograd(const c10::OperatorHandle& op, Stack* stack) {
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
   op.callBoxed(stack);
 }
 
@@ -240,61 +187,44 @@ bool is_delta_differentiated(const DeltaTensors& x) {
   return std::any_of(all.begin(), all.end(), [](const Tensor* some) { return requires_gradient(*some); });
 }
 
-// The composed chunks. torch.func wraps the offsets too, whose numbers are read.
-DeltaResult by_definition(const DeltaCall& call) {
-  const Inside inside;
-  auto numbers = call.numbers;
-  auto& offsets = numbers.sequence_offsets;
-  while (const auto* wrapper = at::functorch::maybeGetTensorWrapper(offsets)) offsets = wrapper->value();
-  const auto [rule, x] = checked_delta_rule(kGatedDeltaRule, call.x, numbers);
-  return kernels::reference::delta_rule(rule, x);
-}
-
 void delta_forward_with_autograd(const c10::OperatorHandle& op, Stack* stack) {
-  const auto call = pop_delta_call(*stack);
-  const auto& x = call.x;
+  auto [x, numbers] = read_delta_call(*stack);
   for (const auto* some : all_of(x)) {
     TORCH_CHECK_NOT_IMPLEMENTED(!has_tangent(*some), kGatedDeltaRule,
                                 ": the operator does not compute forward-mode derivatives; the function of "
                                 "C++ does");
   }
-  if (!is_delta_differentiated(x)) return call_below_autograd(op, call, *stack);
-  if (at::functorch::maybeCurrentDynamicLayer()) {  // torch.func refuses autograd functions of C++
-    const auto [output, last] = by_definition(call);
-    return torch::jit::push(*stack, output, last);
+  if (!is_delta_differentiated(x)) return call_below_autograd(op, stack);
+  auto& offsets = numbers.sequence_offsets;
+  if (!at::functorch::maybeCurrentDynamicLayer()) {
+    const auto results = GatedDeltaRuleOperator::apply(at::TensorList(defined_of(x)), op, stack);
+    return torch::jit::push(*stack, results[0], results[1]);
   }
-  const auto results = GatedDeltaRuleOperator::apply(x.q, x.k, x.v, as_optional(x.gate), as_optional(x.beta),
-                                                     as_optional(x.state), op, call.numbers);
-  torch::jit::push(*stack, results[0], results[1]);
-}
-
-void delta_in_place_without_autograd(const c10::OperatorHandle& op, Stack* stack) {
-  const at::AutoDispatchBelowADInplaceOrView below_autograd;
-  op.callBoxed(*stack);
+  // torch.func refuses autograd functions of C++, so the definition is recorded. It wraps the offsets too,
+  // whose numbers are read.
+  const Inside inside;
+  while (const auto* wrapper = at::functorch::maybeGetTensorWrapper(offsets)) offsets = wrapper->value();
+  const auto rule = checked_delta_rule(kGatedDeltaRule, x, numbers);
+  const auto [output, last] = kernels::reference::delta_rule(rule, x);
+  torch::jit::drop(*stack, kDeltaArguments);
+  torch::jit::push(*stack, output, last);
 }
 
 void delta_backward_with_autograd(const c10::OperatorHandle& op, Stack* stack) {
-  const auto arguments = pop_delta_backward_call(*stack);
-  const auto& [incoming, call] = arguments;
-  if (!is_delta_differentiated(call.x) && !requires_gradient(incoming.output) &&
+  const auto incoming = read_incoming(*stack);
+  if (!is_delta_differentiated(read_delta_call(*stack).x) && !requires_gradient(incoming.output) &&
       !requires_gradient(incoming.state))
-    return call_below_autograd(op, arguments, *stack);
-  const Inside inside;
-  const auto [rule, x] = checked_delta_rule(kGatedDeltaRule, call.x, call.numbers);
-  const auto found =
-      kernels::reference::delta_rule_gradients(rule, x, kAllDeltaTensors, incoming, /*create_graph=*/true);
-  for (const auto& gradient : found)
-    torch::jit::push(*stack, gradient.defined() ? gradient : nothing(x.q.options()));
+    return call_below_autograd(op, stack);
+  replace_by_gradients(*stack, /*create_graph=*/true);
 }
 
 template <bool kInPlace>
 void delta_with_autocast(const c10::OperatorHandle& op, Stack* stack) {
-  auto call = pop_delta_call(*stack, kInPlace);
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-  const auto device = call.x.q.device().type();
+  const auto q = stack->end() - kDeltaArguments + (kInPlace ? 1 : 0);
+  const auto device = q->toTensor().device().type();
   const auto type = at::autocast::get_autocast_dtype(device);
-  for (auto* some : {&call.x.q, &call.x.k, &call.x.v}) *some = at::autocast::cached_cast(type, *some, device);
-  push(call, *stack, kInPlace);
+  std::for_each(q, q + 3, [&](auto& x) { x = at::autocast::cached_cast(type, x.toTensor(), device); });
   op.callBoxed(stack);
 }
 
@@ -307,18 +237,27 @@ void add_gated_delta_rule(torch::Library& library) {
     library.impl(name, torch::dispatch(key, torch::CppFunction::makeFromBoxedFunction<kKernel>()));
   };
   const char *const of_it = "gated_delta_rule_backward", *const in_place = "gated_delta_rule_";
-  library.def(kDeltaForward, pure);
-  library.def(kDeltaInPlace, pure);
-  library.def(kDeltaBackward, pure);
+  // torch.library.register_vmap takes no keyword-only tensors.
+  const std::string tensors = "Tensor q, Tensor k, Tensor v, Tensor? gate=None, Tensor? beta=None, ",
+                    state = "Tensor? state=None, ",
+                    others =
+                        "Tensor? sequence_offsets=None, *, float? scale=None, float? normalize_eps=None, "
+                        "bool delta=True) -> ";
+  const auto define = [&](const std::string& schema) { library.def(schema.c_str(), pure); };
+  define("gated_delta_rule(" + tensors + state + others + "(Tensor output, Tensor last_state)");
+  define("gated_delta_rule_(Tensor(a!) state, " + tensors + others + "Tensor");
+  define(
+      "gated_delta_rule_backward(Tensor? grad_output, Tensor? grad_last_state, " + tensors + state + others +
+      "(Tensor grad_q, Tensor grad_k, Tensor grad_v, Tensor grad_gate, Tensor grad_beta, Tensor grad_state)");
   for (const auto key : {DispatchKey::CPU, DispatchKey::CUDA}) {
     boxed.template operator()<&delta_forward>(kGatedDeltaRule, key);
     boxed.template operator()<&delta_backward>(of_it, key);
     boxed.template operator()<&delta_in_place>(in_place, key);
   }
-  boxed.template operator()<&delta_in_place_without_autograd>(in_place, DispatchKey::Autograd);
-  boxed.template operator()<&delta_forward_shapes>(kGatedDeltaRule, DispatchKey::Meta);
+  boxed.template operator()<&call_below_autograd>(in_place, DispatchKey::Autograd);
+  boxed.template operator()<&delta_shapes<false>>(kGatedDeltaRule, DispatchKey::Meta);
+  boxed.template operator()<&delta_shapes<true>>(in_place, DispatchKey::Meta);
   boxed.template operator()<&delta_backward_shapes>(of_it, DispatchKey::Meta);
-  boxed.template operator()<&delta_in_place_shapes>(in_place, DispatchKey::Meta);
   boxed.template operator()<&delta_forward_with_autograd>(kGatedDeltaRule, DispatchKey::Autograd);
   boxed.template operator()<&delta_backward_with_autograd>(of_it, DispatchKey::Autograd);
   for (const auto key : {DispatchKey::AutocastCPU, DispatchKey::AutocastCUDA}) {

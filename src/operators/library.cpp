@@ -14,7 +14,6 @@
 
 #include "operators/call_arguments.h"
 #include "operators/compute.h"
-#include "operators/gated_delta_rule.h"
 
 namespace attentive {
 namespace operators {

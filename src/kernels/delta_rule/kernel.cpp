@@ -1,16 +1,41 @@
-#include "kernels/delta_rule/kernel.h"
+#include "kernels/delta_rule.h"
+
+// The gated delta rule on the CPU, in chunks of tokens. Of one head, with S the state before a chunk, its
+// tokens i, j, decays a_i = exp(gate_i), and r_i = -k_i:
+//
+//   D_ij = a_{j+1} ... a_i                decays from token to token
+//   P_ij = q_i . k_j D_ij,  j <= i        what query i reads of key j
+//   N_ij = r_i . k_j D_ij,  j < i         what key i takes away of key j
+//   b_i  = a_1 ... a_i,  e_j = D_nj       decays from the start, and to the end
+//
+//   X = V + (b r) S + N U,  U = beta X    a triangular system for X: what each token adds
+//   O = scale ((b q) S + P U)
+//   S = b_n S + (e k)^T U
+//
+// The backward pass keeps S and X of every chunk of one head, and has, with Y = beta Z and dS that of the
+// state after the chunk:
+//
+//   Z  = P^T dO + (e k) dS + N^T Y        the transposed system; Z is the gradient of U
+//   dP = dO U^T,  dN = Y U^T,  d(e k) = U dS^T,  dbeta = rowsum(Z X),  dV = Y
+//   dq = (D dP) k + b dO S^T,  dr = (D dN) k + b Y S^T,  dk = (D dP)^T q + (D dN)^T r + e d(e k) - dr
+//   dS = b_n dS + (b q)^T dO + (b r)^T Y
+//
+// Every decay is a product of factors, and the gradient of gate t sums the terms of all pairs j < t <= i, so
+// that nothing is divided by a decay and no sum is subtracted from another.
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
-#include <vector>
+#include <type_traits>
 
+#include "kernels/call.h"
 #include "kernels/delta_rule/functions.h"
 #include "kernels/gemm/operands.h"
 #include "kernels/gemm/products.h"
 #include "kernels/gemm/scratch.h"
 #include "kernels/simd/elementwise.h"
+#include "kernels/simd/selection.h"
 #include "kernels/simd/threads.h"
 
 namespace attentive::kernels::cpu {
@@ -25,9 +50,71 @@ void fill(const Matrix<float>& x, float value) {
   for (int64_t r = 0; r < x.rows; ++r) std::fill_n(x.row(r), x.cols, value);
 }
 
+// out = lhs * rhs if there is such a product, else 0
+void multiply(bool any, const Matrix<const float>& lhs, const Rhs<const float>& rhs, const Matrix<float>& out,
+              const BandBounds& reach = {}) {
+  if (any) return gemm(lhs, rhs, out, Sums::Begin, reach);
+  fill(out, 0.0f);
+}
+
 void copy(const float* from, float* to, int64_t n) {
   std::memcpy(to, from, static_cast<size_t>(n) * sizeof(float));
 }
+
+// The numbers of a tensor, which are only read if T is const; null if there is none.
+template <class T>
+T* numbers_of(const at::Tensor& x) {
+  if (!x.defined()) return nullptr;
+  if constexpr (std::is_const_v<T>) {
+    return static_cast<T*>(x.const_data_ptr());
+  } else {
+    return static_cast<T*>(x.mutable_data_ptr());
+  }
+}
+
+template <class T>
+Strided<T> rows_of(const at::Tensor& x) {
+  if (!x.defined()) return {};
+  return {numbers_of<T>(x), x.stride(0), x.stride(1), x.stride(2)};
+}
+
+// A call, as numbers and pointers. Pointers to what is absent are null.
+template <class T>
+struct DeltaCall {
+  const DeltaRule& rule;
+  const DeltaTensors& x;
+
+  int64_t sequences = rule.sequences(x.v.size(0)), heads = x.v.size(1), group = x.groups();
+  int64_t Dk = x.k.size(3), Dv = x.v.size(3), tokens = x.v.size(2);
+  const int64_t* offsets = rule.offsets.empty() ? nullptr : rule.offsets.data();
+  float scale = static_cast<float>(rule.scale), eps = static_cast<float>(rule.normalize_eps.value_or(0.0));
+  bool normalize = rule.normalize_eps.has_value(), delta = rule.delta, channel_gates = x.channel_gates();
+
+  Strided<const T> q = rows_of<const T>(x.q), k = rows_of<const T>(x.k), v = rows_of<const T>(x.v);
+  Strided<const float> gate = rows_of<const float>(x.gate), beta = rows_of<const float>(x.beta);
+  const float* state = numbers_of<const float>(x.state);
+
+  int64_t item(int64_t sequence) const { return offsets ? 0 : sequence; }
+  int64_t first(int64_t sequence) const { return offsets ? offsets[sequence] : 0; }
+  int64_t length(int64_t sequence) const {
+    return offsets ? offsets[sequence + 1] - offsets[sequence] : tokens;
+  }
+  bool worth_threads() const { return tokens * sequences * heads * Dk * Dv > (int64_t{1} << 18); }
+};
+
+// The gradients of the results, and where those of the tensors are written. Absent ones are not wanted.
+template <class T>
+struct CallGradients {
+  const DeltaResult& incoming;
+  const DeltaGradients& to;
+
+  Strided<const T> output = rows_of<const T>(incoming.output);
+  const float* state = numbers_of<const float>(incoming.state);
+  Strided<float> q = rows_of<float>(to[0]), k = rows_of<float>(to[1]);
+  Strided<T> v = rows_of<T>(to[2]);
+  Strided<float> gate = rows_of<float>(to[3]), beta = rows_of<float>(to[4]);
+  float* grad_state = numbers_of<float>(to[5]);
+};
 
 // One head of one sequence.
 template <class T>
@@ -182,12 +269,8 @@ class Chunk {
     delta_functions().decays_of_pairs(factors.data, D);
     gemm(q.part(0, n), as_rhs(keys), part(scores), Sums::Begin, {.columns = 1});
     delta_functions().take_lower(D, 1, part(scores));
-    if (call_.delta) {
-      gemm(r.part(0, n), as_rhs(keys), part(system), Sums::Begin, {.columns = 0});
-      delta_functions().take_lower(D, 0, part(system));
-    } else {
-      fill(part(system), 0.0f);
-    }
+    multiply(call_.delta, r.part(0, n), as_rhs(keys), part(system), {.columns = 0});
+    if (call_.delta) delta_functions().take_lower(D, 0, part(system));
     for (int64_t j = 0; j < n; ++j)
       elementwise().store_scaled(k.row(j), D.row(n - 1)[j], end_k.row(j), call_.Dk);
   }
@@ -279,16 +362,14 @@ void by_tokens(const Head<T>& head, int64_t column, int64_t columns, const Strid
   }
 }
 
-// The state before the first token. Returns whether it is not zero.
-template <class T>
-bool begin_state(const Head<T>& head, const Matrix<float>& state) {
-  const float* const initial = head.initial_state();
-  if (initial) {
-    copy(initial, state.data, head.state_size);
+// Copies the matrix that begins at `from`, or zeros if there is none; returns whether there is one.
+bool begin_state(const float* from, const Matrix<float>& state) {
+  if (from) {
+    copy(from, state.data, state.rows * state.cols);
   } else {
     fill(state, 0.0f);
   }
-  return initial;
+  return from;
 }
 
 template <class T>
@@ -299,7 +380,7 @@ void by_chunks(const Head<T>& head, const Strided<T>& output, float* last) {
   const int64_t Dk = call.Dk, Dv = call.Dv;
   Chunk<T> chunk(call, scratch, kForwardChunk, /*for_gradients=*/false);
   const auto rows = scratch.matrix<float>(2 * kForwardChunk, Dv), state = scratch.matrix<float>(Dk, Dv);
-  bool any = begin_state(head, state);
+  bool any = begin_state(head.initial_state(), state);
   for (int64_t t = 0; t < head.length; t += kForwardChunk, any = true) {
     const int64_t n = std::min(kForwardChunk, head.length - t);
     const auto read = rows.part(0, n), added = rows.part(n, n);
@@ -332,7 +413,7 @@ void by_chunks(const Head<T>& head, const Strided<T>& output, float* last) {
 template <class T>
 class Backward {
  public:
-  Backward(const Head<T>& head, const DeltaGradients<T>& gradients)
+  Backward(const Head<T>& head, const CallGradients<T>& gradients)
       : head_(head),
         call_(head.call),
         g_(gradients),
@@ -358,11 +439,7 @@ class Backward {
 
   void run() {
     keep_states();
-    if (g_.state) {
-      copy(g_.state + head_.state_offset(), state_.data, head_.state_size);
-    } else {
-      fill(state_, 0.0f);
-    }
+    begin_state(g_.state ? g_.state + head_.state_offset() : nullptr, state_);
     for (int64_t c = chunks() - 1; c >= 0; --c) chunk_gradients(c);
     if (g_.grad_state) copy(state_.data, g_.grad_state + head_.state_offset(), head_.state_size);
   }
@@ -380,7 +457,7 @@ class Backward {
 
   // From the front: the state before each chunk, and X.
   void keep_states() {
-    begin_state(head_, state_);
+    begin_state(head_.initial_state(), state_);
     for (int64_t c = 0; c < chunks(); ++c) {
       const int64_t n = count(c), t = c * kBackwardChunk;
       const auto x = added_.part(t, n);
@@ -420,14 +497,9 @@ class Backward {
     products().transpose(Matrix<const float>(u), u_transposed);
     gemm(out, as_rhs(u_transposed), scores, Sums::Begin, {.columns = 1});
     // dU and, where a state follows, the gradient of the decayed keys
-    if (to_state) {
-      products().transpose(Matrix<const float>(state_), state_transposed_);
-      gemm(chunk_.end_k.part(0, n), as_rhs(state_), z, Sums::Begin);
-      gemm(u, as_rhs(state_transposed_), k, Sums::Begin);
-    } else {
-      fill(z, 0.0f);
-      fill(k, 0.0f);
-    }
+    if (to_state) products().transpose(Matrix<const float>(state_), state_transposed_);
+    multiply(to_state, chunk_.end_k.part(0, n), as_rhs(state_), z);
+    multiply(to_state, u, as_rhs(state_transposed_), k);
     products().add_transposed(chunk_.scores.block(0, n, 0, n), as_rhs(out), z, {.first_inner = 0});
     if (call_.delta) chunk_.solve_transposed(z);
     for (int64_t i = 0; i < n; ++i) {
@@ -436,19 +508,10 @@ class Backward {
       elementwise().store_scaled(z.row(i), chunk_.beta[i], y.row(i), Dv);
       elementwise().convert(y.row(i), g_.v.at(head_.item, head_.head, token), Dv);
     }
-    if (call_.delta) {
-      gemm(y, as_rhs(u_transposed), system, Sums::Begin, {.columns = 0});
-    } else {
-      fill(system, 0.0f);
-      fill(y, 0.0f);
-    }
-    if (from_state) {
-      gemm(out, as_rhs(before), q, Sums::Begin);
-      gemm(y, as_rhs(before), r, Sums::Begin);
-    } else {
-      fill(q, 0.0f);
-      fill(r, 0.0f);
-    }
+    if (!call_.delta) fill(y, 0.0f);
+    multiply(call_.delta, y, as_rhs(u_transposed), system, {.columns = 0});
+    multiply(from_state, out, as_rhs(before), q);
+    multiply(from_state, y, as_rhs(before), r);
     std::fill_n(of_state_, Dk, 0.0f);
     if (from_state && to_state) {
       for (int64_t e = 0; e < Dv; ++e)
@@ -574,7 +637,7 @@ class Backward {
 
   const Head<T>& head_;
   const DeltaCall<T>& call_;
-  const DeltaGradients<T>& g_;
+  const CallGradients<T>& g_;
   Scratch& scratch_;
   Chunk<T> chunk_;
   Matrix<float> states_, added_;            // S before each chunk, transposed, and X of all tokens
@@ -588,37 +651,40 @@ class Backward {
 
 }  // namespace
 
-template <class T>
-void delta_forward(const DeltaCall<T>& call, const Strided<T>& output, float* last_state) {
-  const int64_t heads = call.sequences * call.heads;
-  const bool few = !call.offsets && call.tokens > 0 && call.tokens <= kFewTokens;
-  const int64_t columns = few && heads < 16 ? kStepColumns : std::max<int64_t>(call.Dv, 1);
-  const int64_t parts = (call.Dv + columns - 1) / columns;
-  for_each_item(heads * parts, call.worth_threads(), [&](int64_t task) {
-    const int64_t column = task % parts * columns, index = task / parts;
-    const Head<T> head{call, index / call.heads, index % call.heads};
-    float* const last = last_state + head.state_offset();
-    if (few) {
-      by_tokens(head, column, std::min(columns, call.Dv - column), output, last);
-    } else {
-      by_chunks(head, output, last);
-    }
+void delta_forward(const DeltaRule& rule, const DeltaTensors& x, const DeltaResult& to) {
+  for_numbers(x.v.scalar_type(), [&](auto number) {
+    using T = decltype(number);
+    auto* const states = numbers_of<float>(to.state);  // first: a tensor that is written may move
+    const auto output = rows_of<T>(to.output);
+    const DeltaCall<T> call{rule, x};
+    const int64_t heads = call.sequences * call.heads;
+    const bool few = !call.offsets && call.tokens > 0 && call.tokens <= kFewTokens;
+    const int64_t columns = few && heads < 16 ? kStepColumns : std::max<int64_t>(call.Dv, 1);
+    const int64_t parts = (call.Dv + columns - 1) / columns;
+    for_each_item(heads * parts, call.worth_threads(), [&](int64_t task) {
+      const int64_t column = task % parts * columns, index = task / parts;
+      const Head<T> head{call, index / call.heads, index % call.heads};
+      float* const last = states + head.state_offset();
+      if (few) {
+        by_tokens(head, column, std::min(columns, call.Dv - column), output, last);
+      } else {
+        by_chunks(head, output, last);
+      }
+    });
   });
 }
 
-template <class T>
-void delta_backward(const DeltaCall<T>& call, const DeltaGradients<T>& gradients) {
-  for_each_item(call.sequences * call.heads, call.worth_threads(), [&](int64_t index) {
-    const Head<T> head{call, index / call.heads, index % call.heads};
-    Backward<T>(head, gradients).run();
+void delta_backward(const DeltaRule& rule, const DeltaTensors& x, const DeltaResult& incoming,
+                    const DeltaGradients& to) {
+  for_numbers(x.v.scalar_type(), [&](auto number) {
+    using T = decltype(number);
+    const DeltaCall<T> call{rule, x};
+    const CallGradients<T> gradients{incoming, to};
+    for_each_item(call.sequences * call.heads, call.worth_threads(), [&](int64_t index) {
+      const Head<T> head{call, index / call.heads, index % call.heads};
+      Backward<T>(head, gradients).run();
+    });
   });
 }
-
-template void delta_forward(const DeltaCall<float>&, const Strided<float>&, float*);
-template void delta_forward(const DeltaCall<bf16_t>&, const Strided<bf16_t>&, float*);
-template void delta_forward(const DeltaCall<f16_t>&, const Strided<f16_t>&, float*);
-template void delta_backward(const DeltaCall<float>&, const DeltaGradients<float>&);
-template void delta_backward(const DeltaCall<bf16_t>&, const DeltaGradients<bf16_t>&);
-template void delta_backward(const DeltaCall<f16_t>&, const DeltaGradients<f16_t>&);
 
 }  // namespace attentive::kernels::cpu

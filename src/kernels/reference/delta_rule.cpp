@@ -1,4 +1,4 @@
-#include "kernels/reference/delta_rule.h"
+#include "kernels/delta_rule.h"
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/cumsum.h>
@@ -8,7 +8,6 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/repeat_interleave.h>
 #include <ATen/ops/rsqrt.h>
-#include <ATen/ops/stack.h>
 #include <ATen/ops/tril.h>
 #include <ATen/ops/triu.h>
 #include <ATen/ops/zeros.h>
@@ -21,16 +20,12 @@ namespace {
 
 // The number of tokens of a chunk. With gates per channel, each pair of a chunk has Dk decays.
 constexpr int64_t kChunk = 64, kChannelChunk = 16;
-constexpr int64_t kFewTokens = 8;
+constexpr int64_t kFewTokens = 8;  // up to which one follows another
 
 // The tokens [begin, end) of (B, H, T, ...).
 DeltaTensors tokens(const DeltaTensors& x, int64_t begin, int64_t end) {
   const auto cut = [&](const at::Tensor& some) { return some.slice(2, begin, end); };
   return {cut(x.q), cut(x.k), cut(x.v), cut(x.gate), cut(x.beta), x.state};
-}
-
-DeltaResult by_sequence(const DeltaTensors& x, bool delta) {
-  return x.v.size(2) <= kFewTokens ? delta_rule_by_tokens(x, delta) : delta_rule_by_chunks(x, delta);
 }
 
 // One chunk. Sums of gates are those of a run of tokens, never differences of longer sums: infinite gates
@@ -58,33 +53,30 @@ DeltaResult chunk(const DeltaTensors& x, bool delta) {
       from_start.select(2, n - 1).unsqueeze(3) * x.state + at::matmul((to_end * x.k).transpose(2, 3), added)};
 }
 
-}  // namespace
-
-DeltaResult delta_rule_by_tokens(const DeltaTensors& x, bool delta) {
-  std::vector<at::Tensor> outputs;
-  auto state = x.state;
-  for (int64_t t = 0; t < x.v.size(2); ++t) {
-    const auto q = x.q.select(2, t).unsqueeze(2), k = x.k.select(2, t).unsqueeze(2);
-    state = at::exp(x.gate.select(2, t)).unsqueeze(3) * state;
-    auto v = x.v.select(2, t).unsqueeze(2);
-    if (delta) v = v - at::matmul(k, state);
-    state = state + (x.beta.select(2, t).unsqueeze(2) * k).transpose(2, 3) * v;
-    outputs.push_back(at::matmul(q, state));
-  }
-  return {outputs.empty() ? at::matmul(x.q, state) + x.v : at::cat(outputs, 2), state};
+// One token: the definition of the gated delta rule.
+DeltaResult token(const DeltaTensors& x, bool delta) {
+  auto state = at::exp(x.gate).transpose(2, 3) * x.state;
+  const auto v = delta ? x.v - at::matmul(x.k, state) : x.v;
+  state = state + (x.beta * x.k).transpose(2, 3) * v;
+  return {at::matmul(x.q, state), state};
 }
 
-DeltaResult delta_rule_by_chunks(const DeltaTensors& tensors, bool delta) {
+// One sequence. All tensors are defined and in the dtype of sums; keys are normalised, queries scaled, both
+// with a head for each of v; gate is (B, Hv, T, 1) or (B, Hv, T, Dk), beta (B, Hv, T, 1).
+DeltaResult by_parts(DeltaTensors x, bool delta) {
+  const bool few = x.v.size(2) <= kFewTokens;
+  const auto size = few ? 1 : x.gate.size(3) == 1 ? kChunk : kChannelChunk;
   std::vector<at::Tensor> outputs;
-  auto x = tensors;
-  const auto size = x.gate.size(3) == 1 ? kChunk : kChannelChunk;
   for (int64_t begin = 0; begin < x.v.size(2); begin += size) {
-    auto [output, state] = chunk(tokens(x, begin, begin + size), delta);
+    const auto part = tokens(x, begin, begin + size);
+    auto [output, state] = few ? token(part, delta) : chunk(part, delta);
     outputs.push_back(std::move(output));
     x.state = std::move(state);
   }
-  return {at::cat(outputs, 2), x.state};
+  return {outputs.empty() ? at::matmul(x.q, x.state) + x.v : at::cat(outputs, 2), x.state};
 }
+
+}  // namespace
 
 DeltaResult delta_rule(const DeltaRule& rule, const DeltaTensors& tensors) {
   const c10::impl::ExcludeDispatchKeyGuard full_precision(c10::autocast_dispatch_keyset);
@@ -97,7 +89,7 @@ DeltaResult delta_rule(const DeltaRule& rule, const DeltaTensors& tensors) {
   };
   const auto v = tensors.v.to(type), one = at::ones({v.size(0), v.size(1), v.size(2), 1}, v.options());
   const auto numbers_of = [&](const at::Tensor& x) { return (x.dim() == 3 ? x.unsqueeze(3) : x).to(type); };
-  const auto sequences = rule.offsets.empty() ? v.size(0) : static_cast<int64_t>(rule.offsets.size()) - 1;
+  const auto sequences = rule.sequences(v.size(0));
   const DeltaTensors x{rows_of(tensors.q) * rule.scale,
                        rows_of(tensors.k),
                        v,
@@ -106,40 +98,34 @@ DeltaResult delta_rule(const DeltaRule& rule, const DeltaTensors& tensors) {
                        tensors.state.defined()
                            ? tensors.state
                            : at::zeros({sequences, v.size(1), tensors.k.size(3), v.size(3)}, v.options())};
-  auto result = DeltaResult{};
+  const auto type_of_v = tensors.v.scalar_type();
   if (rule.offsets.empty()) {
-    result = by_sequence(x, rule.delta);
-  } else {
-    std::vector<at::Tensor> outputs{v.slice(2, 0, 0)}, states{x.state.slice(0, 0, 0)};
-    for (int64_t n = 0; n < sequences; ++n) {
-      auto part = tokens(x, rule.offsets[static_cast<size_t>(n)], rule.offsets[static_cast<size_t>(n) + 1]);
-      part.state = x.state.slice(0, n, n + 1);
-      auto [output, state] = by_sequence(part, rule.delta);
-      outputs.push_back(std::move(output));
-      states.push_back(std::move(state));
-    }
-    result = {at::cat(outputs, 2), at::cat(states, 0)};
+    auto [output, state] = by_parts(x, rule.delta);
+    return {output.to(type_of_v), state};
   }
-  return {result.output.to(tensors.v.scalar_type()), result.state};
+  std::vector<at::Tensor> outputs{v.slice(2, 0, 0)}, states{x.state.slice(0, 0, 0)};
+  for (int64_t n = 0; n < sequences; ++n) {
+    auto part = tokens(x, rule.offsets[static_cast<size_t>(n)], rule.offsets[static_cast<size_t>(n) + 1]);
+    part.state = x.state.slice(0, n, n + 1);
+    auto [output, state] = by_parts(part, rule.delta);
+    outputs.push_back(std::move(output));
+    states.push_back(std::move(state));
+  }
+  return {at::cat(outputs, 2).to(type_of_v), at::cat(states, 0)};
 }
 
 DeltaGradients delta_rule_gradients(const DeltaRule& rule, const DeltaTensors& tensors,
-                                    const std::array<bool, 6>& wanted, const DeltaResult& incoming,
-                                    bool create_graph) {
+                                    const DeltaResult& incoming, bool create_graph) {
   auto x = tensors;
   // One tensor may be several inputs; a view of each tells their gradients apart.
-  torch::autograd::variable_list leaves;
-  std::vector<size_t> places;
-  const std::array some{&x.q, &x.k, &x.v, &x.gate, &x.beta, &x.state};
-  for (size_t n = 0; n < some.size(); ++n) {
-    if (!some[n]->defined() || !wanted[n]) continue;
-    *some[n] = create_graph && some[n]->requires_grad() ? some[n]->view_as(*some[n])
-                                                        : some[n]->detach().set_requires_grad(true);
-    leaves.push_back(*some[n]);
-    places.push_back(n);
+  torch::autograd::variable_list leaves, results, gradients;
+  for (auto* some : {&x.q, &x.k, &x.v, &x.gate, &x.beta, &x.state}) {
+    if (!some->defined()) continue;
+    *some =
+        create_graph && some->requires_grad() ? some->view_as(*some) : some->detach().set_requires_grad(true);
+    leaves.push_back(*some);
   }
-  const auto [output, last] = delta_rule(rule, x);
-  torch::autograd::variable_list results, gradients;
+  const auto [output, last] = reference::delta_rule(rule, x);
   for (const auto& [made, gradient] : {std::pair(output, incoming.output), std::pair(last, incoming.state)}) {
     if (!gradient.defined() || !made.requires_grad()) continue;
     results.push_back(made);
@@ -149,10 +135,14 @@ DeltaGradients delta_rule_gradients(const DeltaRule& rule, const DeltaTensors& t
                       ? torch::autograd::variable_list(leaves.size())
                       : torch::autograd::grad(results, leaves, gradients, /*retain_graph=*/create_graph,
                                               create_graph, /*allow_unused=*/true);
-  // As the kernel's, gradients of what a result does not depend on are zeros.
   DeltaGradients found;
-  for (size_t n = 0; n < places.size(); ++n)
-    found[places[n]] = computed[n].defined() ? computed[n] : at::zeros_like(leaves[n]);
+  const auto all = all_of(tensors);
+  for (size_t n = 0, leaf = 0; n < found.size(); ++n) {
+    if (!all[n]->defined()) continue;
+    // As the kernel's, gradients of what a result does not depend on are zeros.
+    found[n] = computed[leaf].defined() ? computed[leaf] : at::zeros_like(leaves[leaf]);
+    ++leaf;
+  }
   return found;
 }
 
