@@ -61,6 +61,12 @@ void copy(const float* from, float* to, int64_t n) {
   std::memcpy(to, from, static_cast<size_t>(n) * sizeof(float));
 }
 
+Scratch& fresh_scratch() {
+  Scratch& scratch = Scratch::of_this_thread();
+  scratch.reset();
+  return scratch;
+}
+
 // The numbers of a tensor, which are only read if T is const; null if there is none.
 template <class T>
 T* numbers_of(const at::Tensor& x) {
@@ -94,6 +100,7 @@ struct DeltaCall {
   Strided<const float> gate = rows_of<const float>(x.gate), beta = rows_of<const float>(x.beta);
   const float* state = numbers_of<const float>(x.state);
 
+  int64_t gates() const { return channel_gates ? Dk : 1; }  // of a token
   int64_t item(int64_t sequence) const { return offsets ? 0 : sequence; }
   int64_t first(int64_t sequence) const { return offsets ? offsets[sequence] : 0; }
   int64_t length(int64_t sequence) const {
@@ -136,51 +143,58 @@ struct Head {
     return inverse;
   }
   void load_values(int64_t token, const Matrix<float>& to) const {
-    for (int64_t i = 0; i < to.rows; ++i)
-      elementwise().convert(call.v.at(item, head, first + token + i), to.row(i), to.cols);
+    for (int64_t i = 0; i < to.rows; ++i) elementwise().convert(row(call.v, token + i), to.row(i), to.cols);
+  }
+  // The row, or number, of a token among those of the value heads.
+  template <class Number>
+  Number* row(const Strided<Number>& x, int64_t token) const {
+    return x.at(item, head, first + token);
   }
   // Asks for the rows of a later token, which lie on pages of their own.
   void prefetch(int64_t token) const {
     if (token >= length) return;
     prefetch_row(call.q.at(item, key_head, first + token), 1, call.Dk);
     prefetch_row(call.k.at(item, key_head, first + token), 1, call.Dk);
-    prefetch_row(call.v.at(item, head, first + token), 1, call.Dv);
+    prefetch_row(row(call.v, token), 1, call.Dv);
   }
-  float beta(int64_t token) const { return call.beta ? *call.beta.at(item, head, first + token) : 1.0f; }
+  float beta(int64_t token) const { return call.beta ? *row(call.beta, token) : 1.0f; }
   // exp(gate): Dk numbers, or one.
   void decays(int64_t token, float* to) const {
-    const int64_t n = call.channel_gates ? call.Dk : 1;
     if (call.gate) {
-      delta_functions().decays(call.gate.at(item, head, first + token), to, n);
+      delta_functions().decays(row(call.gate, token), to, call.gates());
     } else {
-      std::fill_n(to, n, 1.0f);
+      std::fill_n(to, call.gates(), 1.0f);
     }
   }
 };
 
-// The products of a chunk. Rows beyond the last token are not used.
+// The products of a chunk of at most `size` tokens. Rows beyond the last token are not used.
 template <class T>
-class Chunk {
- public:
-  Chunk(const DeltaCall<T>& call, Scratch& scratch, int64_t size, bool for_gradients)
-      : call_(call), channels_(call.channel_gates), keeps_keys_(for_gradients && channels_), size_(size) {
-    const int64_t Dk = call.Dk;
-    start = scratch.matrix<float>(2 * size, Dk);
-    for (auto* x : {&q, &k, &r, &end_k}) *x = scratch.matrix<float>(size, Dk);
-    factors = scratch.matrix<float>(size, channels_ ? Dk : 1);
-    starts = scratch.matrix<float>(size, channels_ ? Dk : 1);
-    scores = scratch.matrix<float>(size, size);
-    system = scratch.matrix<float>(size, size);
-    decays = scratch.matrix<float>(size, size);
-    keys_ = scratch.matrix<float>(Dk, size);
-    scaled_ = scratch.matrix<float>(size, size);
-    if (channels_) {
-      for (auto* x : {&local, &local_q, &local_r}) *x = scratch.matrix<float>(size, Dk);
-      if (keeps_keys_) earlier = scratch.matrix<float>(size / kDeltaBlock * size, Dk);
-    }
-    beta = scratch.take<float>(size);
-    inverse_q = scratch.take<float>(size);
-    inverse_k = scratch.take<float>(size);
+struct Chunk {
+  const DeltaCall<T>& call;
+  Scratch& scratch;
+  const int64_t size;
+  const bool for_gradients;
+
+  int64_t n = 0;
+  Matrix<float> q = of_tokens(call.Dk), k = of_tokens(call.Dk), r = of_tokens(call.Dk);  // q_i, k_j and r_i
+  Matrix<float> start = scratch.matrix<float>(2 * size, call.Dk);        // start_q, with start_r below it
+  Matrix<float> start_q = {}, start_r = {}, end_k = of_tokens(call.Dk);  // b_i q_i, b_i r_i and e_j k_j
+  Matrix<float> factors = of_tokens(call.gates()), starts = of_tokens(call.gates());  // a_i and b_i
+  // P, N and, with a gate per head, D; N beta
+  Matrix<float> scores = of_tokens(size), system = of_tokens(size), decays = of_tokens(size),
+                scaled = of_tokens(size);
+  Matrix<float> keys = scratch.matrix<float>(call.Dk, size);  // transposed
+  // With gates per channel: the decays from the start of a token's block, which q and r have in local_q and
+  // local_r; and for the gradients, the keys before each block, decayed to its start.
+  Matrix<float> local = of_channels(size), local_q = of_channels(size), local_r = of_channels(size);
+  Matrix<float> earlier = of_channels(for_gradients ? size / kDeltaBlock * size : 0);
+  float *beta = scratch.take<float>(size), *inverse_q = scratch.take<float>(size),
+        *inverse_k = scratch.take<float>(size);
+
+  Matrix<float> of_tokens(int64_t columns) { return scratch.matrix<float>(size, columns); }
+  Matrix<float> of_channels(int64_t rows) {
+    return scratch.matrix<float>(call.channel_gates ? rows : 0, call.Dk);
   }
 
   // Reads the tokens [token, token + n) and computes their products.
@@ -189,12 +203,12 @@ class Chunk {
     start_q = start.part(0, n);
     start_r = start.part(n, n);
     for (int64_t i = 0; i < n; ++i) {
-      inverse_k[i] = head.load(call_.k, token + i, k.row(i));
-      elementwise().store_scaled(k.row(i), -1.0f, r.row(i), call_.Dk);
-      inverse_q[i] = head.load(call_.q, token + i, q.row(i));
+      inverse_k[i] = head.load(call.k, token + i, k.row(i));
+      elementwise().store_scaled(k.row(i), -1.0f, r.row(i), call.Dk);
+      inverse_q[i] = head.load(call.q, token + i, q.row(i));
       beta[i] = head.beta(token + i);
       head.decays(token + i, factors.row(i));
-      head.prefetch(token + size_ + i);
+      head.prefetch(token + size + i);
     }
     for (int64_t i = 0; i < n; ++i) {
       const int64_t width = factors.cols;
@@ -203,7 +217,7 @@ class Chunk {
       decay_row(i, q.row(i), start_q.row(i));
       decay_row(i, r.row(i), start_r.row(i));
     }
-    if (channels_) {
+    if (call.channel_gates) {
       by_channels();
     } else {
       by_heads();
@@ -212,15 +226,15 @@ class Chunk {
 
   // x, times the decays from the start of the chunk to token i.
   void decay_row(int64_t i, const float* x, float* to) const {
-    if (!channels_) return elementwise().store_scaled(x, *starts.row(i), to, call_.Dk);
-    if (x != to) copy(x, to, call_.Dk);
-    elementwise().multiply_by(starts.row(i), to, call_.Dk);
+    if (!call.channel_gates) return elementwise().store_scaled(x, *starts.row(i), to, call.Dk);
+    if (x != to) copy(x, to, call.Dk);
+    elementwise().multiply_by(starts.row(i), to, call.Dk);
   }
 
   // Decays a state (Dk, Dv) to the end of the chunk.
   void decay_state(const Matrix<float>& state) const {
     const float* const decay = starts.row(n - 1);
-    if (!channels_)
+    if (!call.channel_gates)
       return elementwise().store_scaled(state.data, *decay, state.data, state.rows * state.cols);
     for (int64_t d = 0; d < state.rows; ++d)
       elementwise().store_scaled(state.row(d), decay[d], state.row(d), state.cols);
@@ -229,57 +243,45 @@ class Chunk {
   // x = x + N beta x, or x = x + N^T beta x, solved in place by blocks.
   void solve(const Matrix<float>& x) {
     for (int64_t i = 0; i < n; ++i) {
-      copy(system.row(i), scaled_.row(i), n);
-      elementwise().multiply_by(beta, scaled_.row(i), n);
+      copy(system.row(i), scaled.row(i), n);
+      elementwise().multiply_by(beta, scaled.row(i), n);
     }
     for (int64_t b = 0; b < n; b += kDeltaBlock) {
       const int64_t rows = std::min(kDeltaBlock, n - b);
-      if (b > 0) gemm(scaled_.block(b, rows, 0, b), as_rhs(x.part(0, b)), x.part(b, rows), Sums::Continue);
-      delta_functions().solve(scaled_.block(b, rows, b, rows), x.part(b, rows));
+      if (b > 0) gemm(scaled.block(b, rows, 0, b), as_rhs(x.part(0, b)), x.part(b, rows), Sums::Continue);
+      delta_functions().solve(scaled.block(b, rows, b, rows), x.part(b, rows));
     }
   }
   void solve_transposed(const Matrix<float>& x) {
-    for (int64_t i = 0; i < n; ++i) elementwise().store_scaled(system.row(i), beta[i], scaled_.row(i), n);
+    for (int64_t i = 0; i < n; ++i) elementwise().store_scaled(system.row(i), beta[i], scaled.row(i), n);
     for (int64_t b = (n - 1) / kDeltaBlock * kDeltaBlock; b >= 0; b -= kDeltaBlock) {
       const int64_t rows = std::min(kDeltaBlock, n - b), after = b + rows;
       if (after < n)
-        products().add_transposed(scaled_.block(after, n - after, b, rows), as_rhs(x.part(after, n - after)),
+        products().add_transposed(scaled.block(after, n - after, b, rows), as_rhs(x.part(after, n - after)),
                                   x.part(b, rows), {});
-      delta_functions().solve_transposed(scaled_.block(b, rows, b, rows), x.part(b, rows));
+      delta_functions().solve_transposed(scaled.block(b, rows, b, rows), x.part(b, rows));
     }
   }
 
-  int64_t n = 0;
-  Matrix<float> q, k, r;                  // q_i, k_j and r_i
-  Matrix<float> start;                    // start_q, with start_r below it
-  Matrix<float> start_q, start_r, end_k;  // b_i q_i, b_i r_i and e_j k_j
-  Matrix<float> factors, starts;          // a_i and b_i
-  Matrix<float> scores, system, decays;   // P, N and, with a gate per head, D
-  // With gates per channel: the decays from the start of a token's block, which q and r have in local_q and
-  // local_r; and for the gradients, the keys before each block, decayed to its start.
-  Matrix<float> local, local_q, local_r, earlier;
-  float *beta, *inverse_q, *inverse_k;
-
- private:
   Matrix<float> part(const Matrix<float>& x) const { return x.block(0, n, 0, std::min(n, x.cols)); }
 
   void by_heads() {
-    const Matrix<float> keys{keys_.data, call_.Dk, n, n}, D = part(decays);
-    products().transpose(Matrix<const float>(k.part(0, n)), keys);
+    const Matrix<float> columns{keys.data, call.Dk, n, n}, D = part(decays);
+    products().transpose(Matrix<const float>(k.part(0, n)), columns);
     delta_functions().decays_of_pairs(factors.data, D);
-    gemm(q.part(0, n), as_rhs(keys), part(scores), Sums::Begin, {.columns = 1});
+    gemm(q.part(0, n), as_rhs(columns), part(scores), Sums::Begin, {.columns = 1});
     delta_functions().take_lower(D, 1, part(scores));
-    multiply(call_.delta, r.part(0, n), as_rhs(keys), part(system), {.columns = 0});
-    if (call_.delta) delta_functions().take_lower(D, 0, part(system));
+    multiply(call.delta, r.part(0, n), as_rhs(columns), part(system), {.columns = 0});
+    if (call.delta) delta_functions().take_lower(D, 0, part(system));
     for (int64_t j = 0; j < n; ++j)
-      elementwise().store_scaled(k.row(j), D.row(n - 1)[j], end_k.row(j), call_.Dk);
+      elementwise().store_scaled(k.row(j), D.row(n - 1)[j], end_k.row(j), call.Dk);
   }
 
   // By blocks of tokens: the decays between a token of a block and an earlier one are those from the start of
   // the block, times those up to it. end_k holds the keys decayed to the last token that was visited.
   void by_channels() {
-    const int64_t Dk = call_.Dk;
-    std::memcpy(end_k.data, k.data, static_cast<size_t>(n * Dk) * sizeof(float));
+    const int64_t Dk = call.Dk;
+    copy(k.data, end_k.data, n * Dk);
     for (int64_t b = 0; b < n; b += kDeltaBlock) {
       const int64_t rows = std::min(kDeltaBlock, n - b);
       for (int64_t i = b; i < b + rows; ++i) {
@@ -291,12 +293,11 @@ class Chunk {
         }
       }
       if (b > 0) {
-        const Matrix<float> keys{keys_.data, Dk, b, b};
-        products().transpose(Matrix<const float>(end_k.part(0, b)), keys);
-        gemm(local_q.part(b, rows), as_rhs(keys), scores.block(b, rows, 0, b), Sums::Begin);
-        gemm(local_r.part(b, rows), as_rhs(keys), system.block(b, rows, 0, b), Sums::Begin);
-        if (keeps_keys_)
-          std::memcpy(keys_before(b).data, end_k.data, static_cast<size_t>(b * Dk) * sizeof(float));
+        const Matrix<float> columns{keys.data, Dk, b, b};
+        products().transpose(Matrix<const float>(end_k.part(0, b)), columns);
+        gemm(local_q.part(b, rows), as_rhs(columns), scores.block(b, rows, 0, b), Sums::Begin);
+        gemm(local_r.part(b, rows), as_rhs(columns), system.block(b, rows, 0, b), Sums::Begin);
+        if (for_gradients) copy(end_k.data, keys_before(b).data, b * Dk);
         for (int64_t j = 0; j < b; ++j) elementwise().multiply_by(local.row(b + rows - 1), end_k.row(j), Dk);
       }
       delta_functions().channel_block(q.part(b, rows), r.part(b, rows), factors.part(b, rows),
@@ -307,22 +308,14 @@ class Chunk {
     delta_functions().take_lower({}, 0, part(system));
   }
 
- public:
-  Matrix<float> keys_before(int64_t block) const { return earlier.part(block / kDeltaBlock * size_, block); }
-
- private:
-  const DeltaCall<T>& call_;
-  const bool channels_, keeps_keys_;
-  const int64_t size_;
-  Matrix<float> keys_, scaled_;
+  Matrix<float> keys_before(int64_t block) const { return earlier.part(block / kDeltaBlock * size, block); }
 };
 
 // The tokens of a head one after another, on some columns of its state.
 template <class T>
 void by_tokens(const Head<T>& head, int64_t column, int64_t columns, const Strided<T>& output, float* last) {
   const auto& call = head.call;
-  Scratch& scratch = Scratch::of_this_thread();
-  scratch.reset();
+  Scratch& scratch = fresh_scratch();
   const int64_t Dk = call.Dk;
   float *const q = scratch.take<float>(Dk), *const k = scratch.take<float>(Dk),
                *const factors = scratch.take<float>(Dk);
@@ -349,7 +342,7 @@ void by_tokens(const Head<T>& head, int64_t column, int64_t columns, const Strid
     }
     const float* const asked = t + 1 < head.length ? nullptr : next;
     delta_functions().look_up(state, start_k, start_q, asked, found, read);
-    const T* const value = call.v.at(head.item, head.head, head.first + t) + column;
+    const T* const value = head.row(call.v, t) + column;
     elementwise().convert(value, change, columns);
     const float beta = head.beta(t), along = elementwise().dot(q, k, Dk);
     for (int64_t c = 0; c < columns; ++c) {
@@ -357,8 +350,7 @@ void by_tokens(const Head<T>& head, int64_t column, int64_t columns, const Strid
       read[c] += along * change[c];
     }
     delta_functions().update(state, factors, k, change, asked, to);
-    elementwise().store_scaled(read, call.scale, output.at(head.item, head.head, head.first + t) + column,
-                               columns);
+    elementwise().store_scaled(read, call.scale, head.row(output, t) + column, columns);
   }
 }
 
@@ -375,17 +367,15 @@ bool begin_state(const float* from, const Matrix<float>& state) {
 template <class T>
 void by_chunks(const Head<T>& head, const Strided<T>& output, float* last) {
   const auto& call = head.call;
-  Scratch& scratch = Scratch::of_this_thread();
-  scratch.reset();
+  Scratch& scratch = fresh_scratch();
   const int64_t Dk = call.Dk, Dv = call.Dv;
-  Chunk<T> chunk(call, scratch, kForwardChunk, /*for_gradients=*/false);
+  Chunk<T> chunk{call, scratch, kForwardChunk, /*for_gradients=*/false};
   const auto rows = scratch.matrix<float>(2 * kForwardChunk, Dv), state = scratch.matrix<float>(Dk, Dv);
   bool any = begin_state(head.initial_state(), state);
   for (int64_t t = 0; t < head.length; t += kForwardChunk, any = true) {
     const int64_t n = std::min(kForwardChunk, head.length - t);
     const auto read = rows.part(0, n), added = rows.part(n, n);
-    for (int64_t i = 0; i < n; ++i)
-      prefetch_to_write(output.at(head.item, head.head, head.first + t + i), Dv);
+    for (int64_t i = 0; i < n; ++i) prefetch_to_write(head.row(output, t + i), Dv);
     chunk.load(head, t, n);
     head.load_values(t, added);
     fill(read, 0.0f);
@@ -401,8 +391,7 @@ void by_chunks(const Head<T>& head, const Strided<T>& output, float* last) {
       gemm(chunk.scores.block(i, step, 0, i + step), as_rhs(added.part(0, i + step)), read.part(i, step),
            Sums::Continue, {.inner = 1 + i});
     for (int64_t i = 0; i < n; ++i)
-      elementwise().store_scaled(read.row(i), call.scale, output.at(head.item, head.head, head.first + t + i),
-                                 Dv);
+      elementwise().store_scaled(read.row(i), call.scale, head.row(output, t + i), Dv);
     if (any) chunk.decay_state(state);
     products().add_transposed(chunk.end_k.part(0, n), as_rhs(added), state, {});
   }
@@ -413,29 +402,7 @@ void by_chunks(const Head<T>& head, const Strided<T>& output, float* last) {
 template <class T>
 class Backward {
  public:
-  Backward(const Head<T>& head, const CallGradients<T>& gradients)
-      : head_(head),
-        call_(head.call),
-        g_(gradients),
-        scratch_(reset_scratch()),
-        chunk_(call_, scratch_, kBackwardChunk, /*for_gradients=*/true) {
-    const int64_t Dk = call_.Dk, Dv = call_.Dv, size = kBackwardChunk;
-    states_ = scratch_.matrix<float>(std::max<int64_t>(chunks(), 1) * Dv, Dk);
-    added_ = scratch_.matrix<float>(head.length, Dv);
-    state_ = scratch_.matrix<float>(Dk, Dv);
-    state_transposed_ = scratch_.matrix<float>(Dv, Dk);
-    for (auto* x : {&u_, &z_, &y_, &out_}) *x = scratch_.matrix<float>(size, Dv);
-    for (auto* x : {&q_, &r_, &k_}) *x = scratch_.matrix<float>(size, Dk);
-    for (auto* x : {&scores_, &system_}) *x = scratch_.matrix<float>(size, size);
-    u_transposed_ = scratch_.take<float>(Dv * size);
-    gates_ = scratch_.matrix<float>(size, call_.channel_gates ? Dk : 1);
-    starts_ = scratch_.take<float>(size + 1);
-    ends_ = scratch_.take<float>(size);
-    of_state_ = scratch_.take<float>(Dk);
-    if (!call_.channel_gates) return;
-    for (auto* x : {&block_q_, &block_r_, &inside_, &rows_}) *x = scratch_.matrix<float>(kDeltaBlock, Dk);
-    carried_ = scratch_.take<float>(Dk);
-  }
+  Backward(const Head<T>& head, const CallGradients<T>& gradients) : head_(head), g_(gradients) {}
 
   void run() {
     keep_states();
@@ -445,11 +412,6 @@ class Backward {
   }
 
  private:
-  static Scratch& reset_scratch() {
-    Scratch& scratch = Scratch::of_this_thread();
-    scratch.reset();
-    return scratch;
-  }
   int64_t chunks() const { return (head_.length + kBackwardChunk - 1) / kBackwardChunk; }
   int64_t count(int64_t c) const { return std::min(kBackwardChunk, head_.length - c * kBackwardChunk); }
   bool has_state(int64_t c) const { return c > 0 || call_.state; }
@@ -487,7 +449,7 @@ class Backward {
     for (int64_t i = 0; i < n; ++i) {
       elementwise().store_scaled(x.row(i), chunk_.beta[i], u.row(i), Dv);
       if (g_.output) {
-        elementwise().convert(g_.output.at(head_.item, head_.head, head_.first + t + i), out.row(i), Dv);
+        elementwise().convert(head_.row(g_.output, t + i), out.row(i), Dv);
         elementwise().store_scaled(out.row(i), call_.scale, out.row(i), Dv);
       } else {
         std::fill_n(out.row(i), Dv, 0.0f);
@@ -503,10 +465,9 @@ class Backward {
     products().add_transposed(chunk_.scores.block(0, n, 0, n), as_rhs(out), z, {.first_inner = 0});
     if (call_.delta) chunk_.solve_transposed(z);
     for (int64_t i = 0; i < n; ++i) {
-      const int64_t token = head_.first + t + i;
-      if (g_.beta) *g_.beta.at(head_.item, head_.head, token) = elementwise().dot(z.row(i), x.row(i), Dv);
+      if (g_.beta) *head_.row(g_.beta, t + i) = elementwise().dot(z.row(i), x.row(i), Dv);
       elementwise().store_scaled(z.row(i), chunk_.beta[i], y.row(i), Dv);
-      elementwise().convert(y.row(i), g_.v.at(head_.item, head_.head, token), Dv);
+      elementwise().convert(y.row(i), head_.row(g_.v, t + i), Dv);
     }
     if (!call_.delta) fill(y, 0.0f);
     multiply(call_.delta, y, as_rhs(u_transposed), system, {.columns = 0});
@@ -620,11 +581,10 @@ class Backward {
 
   // Writes the gradients of token i: of r = -k with those of k, before both were normalised.
   void write_row(int64_t t, int64_t i) {
-    const int64_t Dk = call_.Dk, token = head_.first + t + i;
+    const int64_t Dk = call_.Dk;
     elementwise().store_scaled(r_.row(i), -1.0f, r_.row(i), Dk);
     elementwise().add(r_.row(i), k_.row(i), Dk);
-    float *const to_q = g_.q.at(head_.item, head_.head, token), *const to_k =
-                                                                    g_.k.at(head_.item, head_.head, token);
+    float *const to_q = head_.row(g_.q, t + i), *const to_k = head_.row(g_.k, t + i);
     if (call_.normalize) {
       delta_functions().norm_gradient(chunk_.q.row(i), q_.row(i), chunk_.inverse_q[i], to_q, Dk);
       delta_functions().norm_gradient(chunk_.k.row(i), k_.row(i), chunk_.inverse_k[i], to_k, Dk);
@@ -632,21 +592,35 @@ class Backward {
       copy(q_.row(i), to_q, Dk);
       copy(k_.row(i), to_k, Dk);
     }
-    if (g_.gate) copy(gates_.row(i), g_.gate.at(head_.item, head_.head, token), gates_.cols);
+    if (g_.gate) copy(gates_.row(i), head_.row(g_.gate, t + i), gates_.cols);
   }
 
+  Matrix<float> matrix(int64_t rows, int64_t columns) { return scratch_.matrix<float>(rows, columns); }
+  Matrix<float> of_channels() { return matrix(call_.channel_gates ? kDeltaBlock : 0, call_.Dk); }
+
   const Head<T>& head_;
-  const DeltaCall<T>& call_;
   const CallGradients<T>& g_;
-  Scratch& scratch_;
-  Chunk<T> chunk_;
-  Matrix<float> states_, added_;            // S before each chunk, transposed, and X of all tokens
-  Matrix<float> state_, state_transposed_;  // S, then dS
-  Matrix<float> u_, z_, y_, out_;           // U, Z, Y and scale dO
-  Matrix<float> q_, r_, k_;                 // gradients
-  Matrix<float> scores_, system_, gates_;   // likewise
-  Matrix<float> block_q_, block_r_, inside_, rows_;
-  float *u_transposed_, *starts_, *ends_, *of_state_, *carried_ = nullptr;
+  const DeltaCall<T>& call_ = head_.call;
+  const int64_t size_ = kBackwardChunk;
+  Scratch& scratch_ = fresh_scratch();
+  Chunk<T> chunk_{call_, scratch_, size_, /*for_gradients=*/true};
+  // S before each chunk, transposed, and X of all tokens
+  Matrix<float> states_ = matrix(std::max<int64_t>(chunks(), 1) * call_.Dv, call_.Dk),
+                added_ = matrix(head_.length, call_.Dv);
+  Matrix<float> state_ = matrix(call_.Dk, call_.Dv),
+                state_transposed_ = matrix(call_.Dv, call_.Dk);  // S, then dS
+  // U, Z, Y and scale dO
+  Matrix<float> u_ = matrix(size_, call_.Dv), z_ = matrix(size_, call_.Dv), y_ = matrix(size_, call_.Dv),
+                out_ = matrix(size_, call_.Dv);
+  float* u_transposed_ = scratch_.take<float>(call_.Dv * size_);
+  // Gradients
+  Matrix<float> q_ = matrix(size_, call_.Dk), r_ = matrix(size_, call_.Dk), k_ = matrix(size_, call_.Dk);
+  Matrix<float> scores_ = matrix(size_, size_), system_ = matrix(size_, size_),
+                gates_ = matrix(size_, call_.gates());
+  float *starts_ = scratch_.take<float>(size_ + 1), *ends_ = scratch_.take<float>(size_),
+        *of_state_ = scratch_.take<float>(call_.Dk), *carried_ = scratch_.take<float>(call_.Dk);
+  Matrix<float> block_q_ = of_channels(), block_r_ = of_channels(), inside_ = of_channels(),
+                rows_ = of_channels();
 };
 
 }  // namespace
