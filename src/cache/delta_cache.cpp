@@ -16,31 +16,20 @@ namespace {
 
 constexpr const char* kDeltaCache = "DeltaCache";
 
-void check_size_of(const char* name, int64_t value) {
-  TORCH_CHECK_VALUE(value > 0, kDeltaCache, ": expected ", name, " > 0, got ", value);
-}
-
 std::string name_of(size_t layer, const char* part) {
   return std::to_string(layer) + "." + part;
-}
-
-void check_integers(const char* name, const at::Tensor& x) {
-  check_defined(kDeltaCache, name, x);
-  TORCH_CHECK_VALUE(x.dim() == 1 && x.size(0) > 0 && !x.is_meta() &&
-                        at::isIntegralType(x.scalar_type(), /*includeBool=*/false),
-                    kDeltaCache, ": expected ", name, " as integers of shape (B,), got ", describe(x));
 }
 
 }  // namespace
 
 DeltaCache::DeltaCache(DeltaCacheOptions options) : options_(options) {
-  check_size_of("layers", options.layers);
-  check_size_of("batch", options.batch);
-  check_size_of("conv_dim", options.conv_dim);
-  check_size_of("kernel", options.kernel);
-  check_size_of("num_heads", options.num_heads);
-  check_size_of("key_dim", options.key_dim);
-  check_size_of("value_dim", options.value_dim);
+  check_size(kDeltaCache, "layers", options.layers);
+  check_size(kDeltaCache, "batch", options.batch);
+  check_size(kDeltaCache, "conv_dim", options.conv_dim);
+  check_size(kDeltaCache, "kernel", options.kernel);
+  check_size(kDeltaCache, "num_heads", options.num_heads);
+  check_size(kDeltaCache, "key_dim", options.key_dim);
+  check_size(kDeltaCache, "value_dim", options.value_dim);
   TORCH_CHECK_TYPE(at::isFloatingType(options.dtype), kDeltaCache, ": expected a floating dtype, got ",
                    options.dtype);
   layers_ = empty_layers(options.batch);
@@ -53,13 +42,6 @@ DeltaCache::DeltaCache(const DeltaCache& other)
     layer.conv = layer.conv.clone();
     layer.recurrent = layer.recurrent.clone();
   }
-}
-
-DeltaCache& DeltaCache::operator=(DeltaCache other) noexcept {
-  std::swap(options_, other.options_);
-  std::swap(layers_, other.layers_);
-  std::swap(padding_, other.padding_);
-  return *this;
 }
 
 std::vector<DeltaCache::Layer> DeltaCache::empty_layers(int64_t batch) const {
@@ -91,18 +73,13 @@ size_t DeltaCache::bytes() const {
 }
 
 void DeltaCache::set_padding(const at::Tensor& padding) {
-  check_integers("padding", padding);
-  TORCH_CHECK_VALUE(padding.size(0) == options_.batch, kDeltaCache, ": expected padding of shape (",
-                    options_.batch, ",), got ", shape_string(padding.sizes()));
+  check_defined(kDeltaCache, "padding", padding);
   for (const auto& layer : layers_) {
     TORCH_CHECK_VALUE(layer.position == 0, kDeltaCache,
                       ": expected padding before the first token, got it after ", layer.position);
   }
   const NormalTensorsGuard kept;
-  auto counts = padding.to(options_.device, at::kLong, /*non_blocking=*/false, /*copy=*/true);
-  const auto least = counts.min().item<int64_t>();
-  TORCH_CHECK_VALUE(least >= 0, kDeltaCache, ": expected padding >= 0, got ", least);
-  padding_ = counts.max().item<int64_t>() > 0 ? std::move(counts) : at::Tensor();
+  padding_ = checked_padding(kDeltaCache, padding, options_.batch, options_.device);
 }
 
 void DeltaCache::reset() {
@@ -115,19 +92,15 @@ void DeltaCache::reset() {
 }
 
 void DeltaCache::reset(int64_t batch) {
-  check_size_of("batch", batch);
-  if (batch == options_.batch) return reset();
-  layers_ = empty_layers(batch);
+  check_size(kDeltaCache, "batch", batch);
+  if (batch != options_.batch) layers_ = empty_layers(batch);
   options_.batch = batch;
-  padding_ = at::Tensor();
+  reset();
 }
 
 void DeltaCache::reorder(const at::Tensor& rows) {
-  check_integers("rows", rows);
-  const auto index = rows.to(at::kLong);
-  const auto low = index.min().item<int64_t>(), high = index.max().item<int64_t>();
-  TORCH_CHECK_VALUE(low >= 0 && high < options_.batch, kDeltaCache, ": expected rows in [0, ", options_.batch,
-                    "), got ", low < 0 ? low : high);
+  check_defined(kDeltaCache, "rows", rows);
+  const auto index = checked_rows(kDeltaCache, rows, options_.batch);
   const NormalTensorsGuard kept;
   const auto place = index.to(options_.device);
   auto layers = layers_;
@@ -173,9 +146,7 @@ void DeltaCache::load(const std::map<std::string, at::Tensor>& tensors) {
     recurrent.copy_(saved.take(name_of(n, "recurrent"), recurrent.scalar_type(), recurrent.sizes()));
     position = positions.const_data_ptr<int64_t>()[n];
   }
-  at::Tensor padding;
-  if (saved.has("padding"))
-    padding = saved.take("padding", at::kLong, {batch}).to(options_.device, at::kLong, false, /*copy=*/true);
+  auto padding = saved.padding(batch, options_.device);
   layers_ = std::move(layers);
   padding_ = std::move(padding);
   options_.batch = batch;

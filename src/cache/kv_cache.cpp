@@ -21,14 +21,10 @@ namespace {
 
 constexpr const char* kKVCache = "KVCache";
 
-void check_size(const char* name, int64_t value) {
-  TORCH_CHECK_VALUE(value > 0, kKVCache, ": expected ", name, " > 0, got ", value);
-}
-
 int64_t checked_chunk(int64_t window, int64_t chunk) {
-  check_size("window", window);
+  check_size(kKVCache, "window", window);
   if (chunk == 0) return window;
-  check_size("chunk", chunk);
+  check_size(kKVCache, "chunk", chunk);
   return chunk;
 }
 
@@ -67,10 +63,10 @@ bool takes(at::ScalarType kept, at::ScalarType given, at::Device device) {
 }  // namespace
 
 KVCache::KVCache(KVCacheOptions options, int64_t slots) : options_(options), slots_(slots) {
-  check_size("layers", options.layers);
-  check_size("batch", options.batch);
-  check_size("num_kv_heads", options.num_kv_heads);
-  check_size("head_dim", options.head_dim);
+  check_size(kKVCache, "layers", options.layers);
+  check_size(kKVCache, "batch", options.batch);
+  check_size(kKVCache, "num_kv_heads", options.num_kv_heads);
+  check_size(kKVCache, "head_dim", options.head_dim);
   TORCH_CHECK_VALUE(options.values_in_keys >= 0 && options.values_in_keys <= options.head_dim, kKVCache,
                     ": expected values_in_keys in [0, head_dim = ", options.head_dim, "], got ",
                     options.values_in_keys);
@@ -168,16 +164,9 @@ void KVCache::set_padding(const at::Tensor& padding) {
   check_defined(kKVCache, "padding", padding);
   TORCH_CHECK_VALUE(layers_.front().position == 0, kKVCache,
                     ": expected padding before the first token, got it after ", layers_.front().position);
-  TORCH_CHECK_VALUE(padding.dim() == 1 && padding.size(0) == options_.batch && !padding.is_meta() &&
-                        at::isIntegralType(padding.scalar_type(), /*includeBool=*/false),
-                    kKVCache, ": expected padding as integers of shape (", options_.batch, ",), got ",
-                    describe(padding));
   const NormalTensorsGuard kept;
-  auto counts = padding.to(layers_[0].k.device(), at::kLong, /*non_blocking=*/false, /*copy=*/true);
-  const auto least = counts.min().item<int64_t>();
-  TORCH_CHECK_VALUE(least >= 0, kKVCache, ": expected padding >= 0, got ", least);
-  padding_ = counts.max().item<int64_t>() > 0 ? std::move(counts) : at::Tensor();
-  least_padding_ = least;
+  padding_ = checked_padding(kKVCache, padding, options_.batch, layers_[0].k.device());
+  least_padding_ = padding_.defined() ? padding_.min().item<int64_t>() : 0;
 }
 
 void KVCache::reset() {
@@ -187,7 +176,7 @@ void KVCache::reset() {
 }
 
 void KVCache::reset(int64_t batch) {
-  check_size("batch", batch);
+  check_size(kKVCache, "batch", batch);
   if (batch != options_.batch) layers_ = empty_layers(batch);
   options_.batch = batch;
   reset();
@@ -201,13 +190,7 @@ void KVCache::check_between_passes(const char* what) const {
 void KVCache::reorder(const at::Tensor& rows) {
   check_defined(kKVCache, "rows", rows);
   check_between_passes("reorder");
-  TORCH_CHECK_VALUE(!rows.is_meta(), kKVCache, ": expected rows with data, got a tensor on the meta device");
-  TORCH_CHECK_VALUE(rows.dim() == 1 && rows.size(0) > 0 && at::isIntegralType(rows.scalar_type(), false),
-                    kKVCache, ": expected rows as integers of shape (B,), got ", describe(rows));
-  const auto index = rows.to(at::kLong);
-  const auto low = index.min().item<int64_t>(), high = index.max().item<int64_t>();
-  TORCH_CHECK_VALUE(low >= 0 && high < options_.batch, kKVCache, ": expected rows in [0, ", options_.batch,
-                    "), got ", low < 0 ? low : high);
+  const auto index = checked_rows(kKVCache, rows, options_.batch);
   const NormalTensorsGuard kept;
   const auto place = index.to(layers_[0].k.device());
   const auto padding = padding_.defined() ? padding_.index_select(0, place) : at::Tensor();
@@ -303,9 +286,7 @@ void KVCache::load(const std::map<std::string, at::Tensor>& tensors) {
     layer.end = stored_tokens;
     layer.position = position[n];
   }
-  at::Tensor padding;
-  if (saved.has("padding"))
-    padding = saved.take("padding", at::kLong, {batch}).to(options_.device, at::kLong, false, /*copy=*/true);
+  auto padding = saved.padding(batch, options_.device);
   least_padding_ = padding.defined() ? padding.min().item<int64_t>() : 0;
   layers_ = std::move(layers);
   padding_ = std::move(padding);
@@ -313,7 +294,7 @@ void KVCache::load(const std::map<std::string, at::Tensor>& tensors) {
 }
 
 DenseKVCache::DenseKVCache(KVCacheOptions options, int64_t capacity)
-    : KVCache(options, (check_size("capacity", capacity), capacity)) {}
+    : KVCache(options, (check_size(kKVCache, "capacity", capacity), capacity)) {}
 
 int64_t DenseKVCache::room() const {
   return slots() - layers()[0].end;

@@ -49,7 +49,8 @@ class DeltaCache {
   explicit DeltaCache(DeltaCacheOptions options);
   DeltaCache(const DeltaCache& other);
   DeltaCache(DeltaCache&&) = default;
-  DeltaCache& operator=(DeltaCache other) noexcept;
+  DeltaCache& operator=(const DeltaCache& other) { return *this = DeltaCache(other); }
+  DeltaCache& operator=(DeltaCache&&) = default;
 
   /// The state of a layer, which its net reads and updates in place. Throws c10::ValueError for a layer
   /// outside [0, layers).
