@@ -1,5 +1,4 @@
 #include <cmath>
-#include <tuple>
 
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/cat.h>
@@ -42,24 +41,24 @@ void LatentAttentionImpl::reset() {
 
   const auto heads = options.num_heads(), rank = options.kv_lora_rank();
   const auto q_features = heads * (options.qk_nope_head_dim() + options.qk_rope_head_dim());
-  const auto norm = [&](int64_t features) { return RMSNorm(RMSNormOptions(features).eps(options.eps())); };
+  const auto linear = [&](const char* name, int64_t from, int64_t to, bool bias) {
+    return register_module(name, linear_layer(from, to, bias));
+  };
+  const auto norm = [&](const char* name, int64_t features) {
+    return register_module(name, RMSNorm(RMSNormOptions(features).eps(options.eps())));
+  };
   if (options.q_lora_rank() == 0) {
-    q_proj = register_module("q_proj", linear_layer(options.emb_dim(), q_features, /*bias=*/false));
+    q_proj = linear("q_proj", options.emb_dim(), q_features, false);
   } else {
-    q_a_proj = register_module(
-        "q_a_proj", linear_layer(options.emb_dim(), options.q_lora_rank(), options.attention_bias()));
-    q_a_layernorm = register_module("q_a_layernorm", norm(options.q_lora_rank()));
-    q_b_proj = register_module("q_b_proj", linear_layer(options.q_lora_rank(), q_features, /*bias=*/false));
+    q_a_proj = linear("q_a_proj", options.emb_dim(), options.q_lora_rank(), options.attention_bias());
+    q_a_layernorm = norm("q_a_layernorm", options.q_lora_rank());
+    q_b_proj = linear("q_b_proj", options.q_lora_rank(), q_features, false);
   }
-  kv_a_proj_with_mqa = register_module(
-      "kv_a_proj_with_mqa",
-      linear_layer(options.emb_dim(), rank + options.qk_rope_head_dim(), options.attention_bias()));
-  kv_a_layernorm = register_module("kv_a_layernorm", norm(rank));
-  kv_b_proj = register_module(
-      "kv_b_proj",
-      linear_layer(rank, heads * (options.qk_nope_head_dim() + options.v_head_dim()), /*bias=*/false));
-  o_proj = register_module(
-      "o_proj", linear_layer(heads * options.v_head_dim(), options.emb_dim(), options.attention_bias()));
+  kv_a_proj_with_mqa = linear("kv_a_proj_with_mqa", options.emb_dim(), rank + options.qk_rope_head_dim(),
+                              options.attention_bias());
+  kv_a_layernorm = norm("kv_a_layernorm", rank);
+  kv_b_proj = linear("kv_b_proj", rank, heads * (options.qk_nope_head_dim() + options.v_head_dim()), false);
+  o_proj = linear("o_proj", heads * options.v_head_dim(), options.emb_dim(), options.attention_bias());
   rotary = register_module(
       "rotary",
       RotaryPositions(RotaryPositionsOptions(options.rotary()).head_dim(options.qk_rope_head_dim())));
@@ -75,65 +74,15 @@ KVCacheOptions LatentAttentionImpl::cache_options(int64_t layers, int64_t batch)
           .values_in_keys = options.kv_lora_rank()};
 }
 
-LatentAttentionImpl::Projected LatentAttentionImpl::project_tokens(const at::Tensor& x, int64_t first) {
-  const auto nope = options.qk_nope_head_dim(), rope = options.qk_rope_head_dim();
-  const auto& query_layer = q_proj ? q_proj : q_a_proj;
-  const auto projected = linears(batched(x), {{query_layer->weight, query_layer->bias},
-                                              {kv_a_proj_with_mqa->weight, kv_a_proj_with_mqa->bias}});
-  const auto q = split_heads(q_proj ? projected[0] : project(q_b_proj, q_a_layernorm->forward(projected[0])),
-                             options.num_heads());
-  const auto& kv = projected[1];
-  const auto rank = options.kv_lora_rank();
-  // The fused norm reads contiguous rows.
-  const auto latent = kv.narrow(2, 0, rank);
-  return {q.narrow(3, 0, nope), rotary->forward(q.narrow(3, nope, rope), first),
-          kv_a_layernorm->forward(kv.requires_grad() ? latent : latent.contiguous()),
-          rotary->forward(kv.narrow(2, rank, rope).unsqueeze(1), first)};
-}
-
-at::Tensor LatentAttentionImpl::attend_heads(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                             const Mask& mask) {
-  auto call = options.attention();
-  if (!call.scale) {
-    const auto mscale = rotary->mscale(options.rotary().mscale_all_dim());
-    call.scale = mscale * mscale /
-                 std::sqrt(static_cast<double>(options.qk_nope_head_dim() + options.qk_rope_head_dim()));
-  }
-  call.dropout_p = dropout_now(*this);
-  AttentionExtras extras;
-  extras.mask = mask;
-  extras.caller = this;
-  return attention(q, k, v, call, extras).output;
-}
-
-at::Tensor LatentAttentionImpl::attend_expanded(const Projected& tokens, const Mask& mask) {
-  const auto heads = options.num_heads(), nope = options.qk_nope_head_dim();
-  const auto kv = split_heads(project(kv_b_proj, tokens.latent), heads);
-  const auto k_rope = tokens.k_rope.expand({-1, heads, -1, -1});
-  return attend_heads(at::cat({tokens.q_nope, tokens.q_rope}, 3), at::cat({kv.narrow(3, 0, nope), k_rope}, 3),
-                      kv.narrow(3, nope, options.v_head_dim()), mask);
-}
-
-at::Tensor LatentAttentionImpl::attend_absorbed(const Projected& tokens, const at::Tensor& keys,
-                                                const Mask& mask) {
-  const auto heads = options.num_heads(), nope = options.qk_nope_head_dim(), rank = options.kv_lora_rank();
-  const auto weight = kv_b_proj->weight.view({heads, nope + options.v_head_dim(), rank});
-  const auto q = times_matrix_of_head(tokens.q_nope, weight.narrow(1, 0, nope));
-  const auto latents = attend_heads(at::cat({q, tokens.q_rope}, 3), keys, keys.narrow(3, 0, rank), mask);
-  return times_matrix_of_head(latents, weight.narrow(1, nope, options.v_head_dim()).transpose(1, 2));
-}
-
 at::Tensor LatentAttentionImpl::forward(const at::Tensor& x, const Mask& mask) {
   check_sequence(kName, "x", x, options.emb_dim(), kv_a_proj_with_mqa->weight);
   check_context(kName, x.size(-2), options.context_length());
-  const auto heads = attend_expanded(project_tokens(x, 0), mask);
-  return project_out(o_proj, {heads, /*weights=*/{}}, x).first;
+  return project_out(o_proj, {attended(x, nullptr, 0, mask), /*weights=*/{}}, x).first;
 }
 
 at::Tensor LatentAttentionImpl::forward_cached(const at::Tensor& x, KVCache& cache, int64_t layer,
                                                const Mask& mask) {
-  const auto rank = options.kv_lora_rank(), rope = options.qk_rope_head_dim(),
-             made = options.qk_nope_head_dim() + options.v_head_dim();
+  const auto rank = options.kv_lora_rank(), rope = options.qk_rope_head_dim();
   const auto& sizes = cache.options();
   check_cached_attention(kName, options.attention(), cache, layer);
   TORCH_CHECK_VALUE(sizes.num_kv_heads == 1 && sizes.head_dim == rank + rope && sizes.values_in_keys == rank,
@@ -142,24 +91,64 @@ at::Tensor LatentAttentionImpl::forward_cached(const at::Tensor& x, KVCache& cac
                     ", values_in_keys = ", rank, ", got ", sizes.num_kv_heads, ", ", sizes.head_dim, ", ",
                     sizes.values_in_keys);
   check_sequence(kName, "x", x, options.emb_dim(), kv_a_proj_with_mqa->weight);
-  const auto first = cache.position(layer);
-  check_context(kName, first + x.size(-2) - cache.least_padding(), options.context_length());
+  check_context(kName, cache.position(layer) + x.size(-2) - cache.least_padding(), options.context_length());
+  return project_out(o_proj, {attended(x, &cache, layer, mask), /*weights=*/{}}, x).first;
+}
 
-  auto tokens = project_tokens(x, first);
-  const auto keys = cache.append(layer, at::cat({tokens.latent.unsqueeze(1), tokens.k_rope}, 3)).first;
-  const auto seen = without_padding(mask, cache, layer);
-  // Making keys and values takes rank * made products for each cached token and head; absorbed, each query
-  // takes 2 * rank - made more for each.
-  const bool expands = x.size(-2) * (2 * rank - made) > rank * made;
-  at::Tensor heads;
-  if (expands || is_adapted({{kv_b_proj->weight, kv_b_proj->bias}})) {
-    tokens.latent = keys.squeeze(1).narrow(2, 0, rank);
-    tokens.k_rope = keys.narrow(3, rank, rope);
-    heads = attend_expanded(tokens, seen);
-  } else {
-    heads = attend_absorbed(tokens, keys, seen);
+at::Tensor LatentAttentionImpl::attended(const at::Tensor& x, KVCache* cache, int64_t layer,
+                                         const Mask& mask) {
+  const auto heads = options.num_heads(), nope = options.qk_nope_head_dim(),
+             rope = options.qk_rope_head_dim(), value = options.v_head_dim(), rank = options.kv_lora_rank();
+  const auto first = cache ? cache->position(layer) : 0;
+  const auto& query_layer = q_proj ? q_proj : q_a_proj;
+  const auto projected = linears(batched(x), {{query_layer->weight, query_layer->bias},
+                                              {kv_a_proj_with_mqa->weight, kv_a_proj_with_mqa->bias}});
+  const auto queries =
+      split_heads(q_proj ? projected[0] : project(q_b_proj, q_a_layernorm->forward(projected[0])), heads);
+  const auto q_nope = queries.narrow(3, 0, nope),
+             q_rope = rotary->forward(queries.narrow(3, nope, rope), first);
+  auto latent = projected[1].narrow(2, 0, rank);
+  // The fused norm reads contiguous rows.
+  latent = kv_a_layernorm->forward(latent.requires_grad() ? latent : latent.contiguous());
+  auto k_rope = rotary->forward(projected[1].narrow(2, rank, rope).unsqueeze(1), first);
+
+  AttentionExtras extras;
+  extras.mask = mask;
+  extras.caller = this;
+  at::Tensor q, k, v;
+  bool absorbs = false;
+  if (cache) {
+    k = cache->append(layer, at::cat({latent.unsqueeze(1), k_rope}, 3)).first;
+    extras.mask = without_padding(mask, *cache, layer);
+    // Making keys and values takes rank * made products for each cached token and head; absorbed, each query
+    // takes 2 * rank - made more for each.
+    const auto made = nope + value;
+    absorbs =
+        x.size(-2) * (2 * rank - made) <= rank * made && !is_adapted({{kv_b_proj->weight, kv_b_proj->bias}});
+    latent = k.squeeze(1).narrow(2, 0, rank);
+    k_rope = k.narrow(3, rank, rope);
   }
-  return project_out(o_proj, {heads, /*weights=*/{}}, x).first;
+  const auto rows_of_heads = [&](int64_t begin, int64_t count) {
+    return kv_b_proj->weight.view({heads, nope + value, rank}).narrow(1, begin, count);
+  };
+  if (absorbs) {
+    q = at::cat({times_matrix_of_head(q_nope, rows_of_heads(0, nope)), q_rope}, 3);
+    v = k.narrow(3, 0, rank);
+  } else {
+    const auto kv = split_heads(project(kv_b_proj, latent), heads);
+    q = at::cat({q_nope, q_rope}, 3);
+    k = at::cat({kv.narrow(3, 0, nope), k_rope.expand({-1, heads, -1, -1})}, 3);
+    v = kv.narrow(3, nope, value);
+  }
+
+  auto call = options.attention();
+  if (!call.scale) {
+    const auto mscale = rotary->mscale(options.rotary().mscale_all_dim());
+    call.scale = mscale * mscale / std::sqrt(static_cast<double>(nope + rope));
+  }
+  call.dropout_p = dropout_now(*this);
+  const auto output = attention(q, k, v, call, extras).output;
+  return absorbs ? times_matrix_of_head(output, rows_of_heads(nope, value).transpose(1, 2)) : output;
 }
 
 }  // namespace attentive

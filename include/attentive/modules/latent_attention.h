@@ -93,15 +93,8 @@ class LatentAttentionImpl : public Module<LatentAttentionImpl> {
  private:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(Mask())})
 
-  // What a call's tokens become: queries (B, H, T, nope) and (B, H, T, rope), latents (B, T, kv_lora_rank)
-  // and keys (B, 1, T, rope), rotated.
-  struct Projected {
-    at::Tensor q_nope, q_rope, latent, k_rope;
-  };
-  Projected project_tokens(const at::Tensor& x, int64_t first);
-  at::Tensor attend_expanded(const Projected& tokens, const Mask& mask);
-  at::Tensor attend_absorbed(const Projected& tokens, const at::Tensor& keys, const Mask& mask);
-  at::Tensor attend_heads(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask);
+  // What the heads read, (B, H, T, v_head_dim). The cache, if there is one, gets the tokens of x.
+  at::Tensor attended(const at::Tensor& x, KVCache* cache, int64_t layer, const Mask& mask);
 };
 using LatentAttention = ModuleHolder<LatentAttentionImpl>;
 
