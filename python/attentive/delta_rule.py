@@ -68,21 +68,9 @@ def gated_delta_rule(
     """
     if not (isinstance(q, Tensor) and isinstance(k, Tensor) and isinstance(v, Tensor)):
         raise TypeError(f"gated_delta_rule: expected q, k and v to be tensors, got {describe(q)}, {describe(k)} and {describe(v)}")
-    found = _called(
-        "gated_delta_rule",
-        _operators.gated_delta_rule,
-        q,
-        k,
-        v,
-        gate,
-        beta,
-        state,
-        sequence_offsets,
-        scale=scale,
-        normalize_eps=normalize_eps,
-        delta=delta,
-    )
-    return GatedDeltaRuleResult(*found)
+    arguments = (q, k, v, gate, beta, state, sequence_offsets)
+    options = {"scale": scale, "normalize_eps": normalize_eps, "delta": delta}
+    return GatedDeltaRuleResult(*_called("gated_delta_rule", _operators.gated_delta_rule, *arguments, **options))
 
 
 def gated_delta_rule_(
