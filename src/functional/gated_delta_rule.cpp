@@ -46,12 +46,9 @@ std::vector<int64_t> read_offsets(const char* caller, const at::Tensor& offsets,
 
 kernels::DeltaRule checked_delta_rule(const char* caller, kernels::DeltaTensors& x,
                                       const GatedDeltaRuleCall& call) {
-  const std::pair<const char*, const at::Tensor*> given[] = {
-      {"q", &x.q}, {"k", &x.k}, {"v", &x.v}, {"gate", &x.gate}, {"beta", &x.beta}, {"state", &x.state}};
-  for (const auto& [name, some] : given) {
-    const bool required = some == &x.q || some == &x.k || some == &x.v;
-    if (required || some->defined()) check_floating(caller, name, *some);
-  }
+  check_floating(caller, "q", x.q);
+  check_floating(caller, "k", x.k);
+  check_floating(caller, "v", x.v);
   for (auto* some : {&x.q, &x.k, &x.v}) *some = some->to(autocast_type(some->scalar_type(), some->device()));
   const auto &q = x.q, &k = x.k, &v = x.v, &gate = x.gate, &beta = x.beta, &state = x.state;
   TORCH_CHECK_VALUE(q.dim() == 4 && q.size(1) > 0 && q.size(3) > 0, caller,
@@ -64,6 +61,7 @@ kernels::DeltaRule checked_delta_rule(const char* caller, kernels::DeltaTensors&
                     " heads of q as heads of v, got ", v.size(1));
   const auto check_beside_v = [&](const char* name, const at::Tensor& some, at::ScalarType type,
                                   const char* others, bool like_v) {
+    check_floating(caller, name, some);
     TORCH_CHECK_VALUE(some.device() == v.device(), caller, ": expected ", name, " on ", v.device(),
                       " like v, got it on ", some.device());
     TORCH_CHECK_TYPE(some.scalar_type() == type || (like_v && some.scalar_type() == v.scalar_type()), caller,

@@ -48,11 +48,6 @@ at::Tensor bias_of(const Problem& p, Biases read, bool for_backward) {
   return watchable(p.bias.detach().to(as_given ? type : at::kFloat), for_backward);
 }
 
-template <class T>
-const T* data_of(const at::Tensor& x) {
-  return x.defined() ? x.const_data_ptr<T>() : nullptr;
-}
-
 BiasView view_of_bias(const at::Tensor& x) {
   if (!x.defined()) return {};
   return {x.const_data_ptr(), element_of(x.scalar_type()), x.stride(0), x.stride(1), x.stride(2),
@@ -265,9 +260,9 @@ void point_to(Call& call, CallTensors& tensors) {
   for (auto& input : tensors.captured) input.numbers = input.numbers.contiguous();
   call.keep = view_of<bool>(tensors.keep);
   call.bias = view_of_bias(tensors.bias);
-  call.key_lengths = data_of<int64_t>(tensors.lengths);
+  call.key_lengths = data_of<const int64_t>(tensors.lengths);
   call.slopes = view_of<float>(tensors.slopes);
-  call.sinks = data_of<float>(tensors.sinks);
+  call.sinks = data_of<const float>(tensors.sinks);
   tensors.views.clear();
   for (const auto& input : tensors.captured) tensors.views.push_back(view_of_captured(input));
   call.user.captured = tensors.views.data();

@@ -3,6 +3,7 @@
 // Converts a problem to the form that this package's own kernels read, on the CPU and on CUDA.
 
 #include <memory>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -41,6 +42,24 @@ struct CallTensors {
     for (auto& input : captured) visit(input.numbers);
   }
 };
+
+/// The numbers of a tensor, which T has to fit, and which are only read if T is const; null for none.
+template <class T>
+T* data_of(const at::Tensor& x) {
+  if (!x.defined()) return nullptr;
+  if constexpr (std::is_const_v<T>) {
+    return static_cast<T*>(x.const_data_ptr());
+  } else {
+    return static_cast<T*>(x.mutable_data_ptr());
+  }
+}
+
+/// Likewise a view of a tensor (B, H, T) or (B, H, T, D), of which rows are contiguous.
+template <class T>
+Strided<T> rows_of(const at::Tensor& x) {
+  if (!x.defined()) return {};
+  return {data_of<T>(x), x.stride(0), x.stride(1), x.stride(2)};
+}
 
 /// Moves the tensors out of such slots into a list for save_for_backward, and back from it.
 template <class Slots>

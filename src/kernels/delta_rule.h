@@ -2,12 +2,14 @@
 
 // A call of gated_delta_rule, checked, and what computes it.
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
 
 namespace attentive::kernels {
 
@@ -54,6 +56,14 @@ inline std::vector<at::Tensor> defined_of(const DeltaTensors& x) {
     if (some->defined()) result.push_back(*some);
   }
   return result;
+}
+
+/// Whether autograd records a call.
+inline bool requires_gradient(const DeltaTensors& x) {
+  const auto all = all_of(x);
+  return at::GradMode::is_enabled() && std::any_of(all.begin(), all.end(), [](const auto* some) {
+           return some->defined() && some->requires_grad();
+         });
 }
 
 /// Computes a call by the CPU kernel, or by the definition what that does not compute: other dtypes than

@@ -5,7 +5,9 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/util/Exception.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/function.h>
 
@@ -72,6 +74,24 @@ class DifferentiableOnce : public torch::autograd::Function<DifferentiableOnce> 
 };
 
 }  // namespace
+
+variable_list gradients_of_leaves(const variable_list& results, const variable_list& incoming,
+                                  const variable_list& leaves, bool create_graph) {
+  variable_list roots, of_roots;
+  for (size_t n = 0; n < results.size(); ++n) {
+    if (!incoming[n].defined() || !results[n].requires_grad()) continue;
+    roots.push_back(results[n]);
+    of_roots.push_back(incoming[n].to(results[n].scalar_type()));
+  }
+  variable_list found(leaves.size());
+  if (!roots.empty())
+    found = torch::autograd::grad(roots, leaves, of_roots, /*retain_graph=*/create_graph, create_graph,
+                                  /*allow_unused=*/true);
+  for (size_t n = 0; n < found.size(); ++n) {
+    if (!found[n].defined()) found[n] = at::zeros_like(leaves[n]);
+  }
+  return found;
+}
 
 std::vector<at::Tensor> first_derivative(Backend backend, const std::vector<at::Tensor>& inputs,
                                          const std::function<std::vector<at::Tensor>()>& compute) {

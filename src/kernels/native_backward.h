@@ -22,6 +22,12 @@ std::vector<at::Tensor> first_derivative(Backend backend, const std::vector<at::
 std::vector<at::Tensor> first_derivative(const char* refusal, const std::vector<at::Tensor>& inputs,
                                          const std::function<std::vector<at::Tensor>()>& compute);
 
+/// The gradients of `leaves` by autograd, from those of results; results without one, or that need none, do
+/// not count. Gradients of what the others do not depend on are zeros, as a kernel's are.
+std::vector<at::Tensor> gradients_of_leaves(const std::vector<at::Tensor>& results,
+                                            const std::vector<at::Tensor>& incoming,
+                                            const std::vector<at::Tensor>& leaves, bool create_graph);
+
 /// Returns x as an input for a kernel that builds its own graph; differentiating the gradient of x again
 /// throws the error above.
 at::Tensor differentiable_once(Backend backend, const at::Tensor& x);

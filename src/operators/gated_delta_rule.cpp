@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <string>
 #include <utility>
 
@@ -50,15 +49,13 @@ Tensor tensor_of(const c10::IValue& x) {
 // Reads the arguments, which stay on the stack.
 DeltaCall read_delta_call(const Stack& stack, bool state_first = false) {
   const auto* const from = stack.data() + stack.size() - kDeltaArguments;
-  const auto* const numbers = from + kDeltaTensors;
-  std::array<Tensor, kDeltaTensors> x;
-  std::transform(from, numbers, x.begin(), tensor_of);
-  if (state_first) std::rotate(x.begin(), x.begin() + 1, x.end() - 1);
-  return {{x[0], x[1], x[2], x[3], x[4], x[5]},
+  const auto *const q = from + (state_first ? 1 : 0), *const numbers = from + kDeltaTensors;
+  return {{tensor_of(q[0]), tensor_of(q[1]), tensor_of(q[2]), tensor_of(q[3]), tensor_of(q[4]),
+           tensor_of(state_first ? from[0] : q[5])},
           {.scale = numbers[0].to<std::optional<double>>(),
            .normalize_eps = numbers[1].to<std::optional<double>>(),
            .delta = numbers[2].toBool(),
-           .sequence_offsets = x[6]}};
+           .sequence_offsets = tensor_of(numbers[-1])}};
 }
 
 // The incoming gradients, which the backward operator has before the others; they may be undefined.
@@ -88,68 +85,58 @@ void delta_in_place(const c10::OperatorHandle& /*op*/, Stack* stack) {
   torch::jit::push(*stack, laid_like(output, x.v));
 }
 
-void replace_by_gradients(Stack& stack, bool create_graph) {
-  auto [x, numbers] = read_delta_call(stack);
+template <bool kWithGraph>
+void delta_backward(const c10::OperatorHandle& /*op*/, Stack* stack) {
+  auto [x, numbers] = read_delta_call(*stack);
   const Inside inside;
   const auto rule = checked_delta_rule(kGatedDeltaRule, x, numbers);
   const auto found = [&, &x = x] {
     const WithAutograd with_autograd;
-    return kernels::delta_rule_gradients(rule, x, read_incoming(stack), create_graph);
+    return kernels::delta_rule_gradients(rule, x, read_incoming(*stack), kWithGraph);
   }();
-  torch::jit::drop(stack, kDeltaArguments + 2);
+  torch::jit::drop(*stack, kDeltaArguments + 2);
   const auto all = all_of(x);
   for (size_t n = 0; n < all.size(); ++n) {
-    torch::jit::push(stack, !all[n]->defined() ? nothing(x.q.options())
-                            : create_graph     ? found[n]
-                                               : laid_like(found[n], *all[n]));
+    torch::jit::push(*stack, !all[n]->defined() ? nothing(x.q.options())
+                             : kWithGraph       ? found[n]
+                                                : laid_like(found[n], *all[n]));
   }
 }
 
-void delta_backward(const c10::OperatorHandle& /*op*/, Stack* stack) {
-  replace_by_gradients(*stack, /*create_graph=*/false);
-}
+enum class DeltaOperator { Forward, InPlace, Backward };
 
-void check_delta_ranks(const DeltaTensors& x) {
+template <DeltaOperator kOf>
+void delta_shapes(const c10::OperatorHandle& op, Stack* stack) {
+  const auto [x, numbers] = read_delta_call(*stack, kOf == DeltaOperator::InPlace);
   TORCH_CHECK_VALUE(x.q.dim() == 4 && x.k.dim() == 4 && x.v.dim() == 4, kGatedDeltaRule,
                     ": expected q, k and v of four dimensions, got ", x.q.dim(), ", ", x.k.dim(), " and ",
                     x.v.dim());
-}
-
-template <bool kInPlace>
-void delta_shapes(const c10::OperatorHandle& /*op*/, Stack* stack) {
-  const auto [x, numbers] = read_delta_call(*stack, kInPlace);
-  check_delta_ranks(x);
-  torch::jit::drop(*stack, kDeltaArguments);
+  torch::jit::drop(*stack, op.schema().arguments().size());
+  if (kOf == DeltaOperator::Backward) {
+    for (const auto* some : all_of(x))
+      torch::jit::push(*stack, some->defined() ? at::empty_like(*some) : nothing(x.q.options()));
+    return;
+  }
   torch::jit::push(*stack, at::empty_like(x.v));
-  if (kInPlace) return;
+  if (kOf == DeltaOperator::InPlace) return;
   const auto& offsets = numbers.sequence_offsets;
   const auto sequences = offsets.defined() ? offsets.sym_numel() - 1 : x.v.sym_size(0);
   torch::jit::push(*stack, at::empty_symint({sequences, x.v.sym_size(1), x.k.sym_size(3), x.v.sym_size(3)},
                                             x.v.options().dtype(x.sums())));
 }
 
-void delta_backward_shapes(const c10::OperatorHandle& /*op*/, Stack* stack) {
-  const auto x = read_delta_call(*stack).x;
-  check_delta_ranks(x);
-  torch::jit::drop(*stack, kDeltaArguments + 2);
-  for (const auto* some : all_of(x))
-    torch::jit::push(*stack, some->defined() ? at::empty_like(*some) : nothing(x.q.options()));
-}
-
 // ---- Autograd and autocast.
 
 class GatedDeltaRuleOperator : public torch::autograd::Function<GatedDeltaRuleOperator> {
  public:
-  // The call lies on the stack.
+  // The stack holds the call.
   static variable_list forward(AutogradContext* context, const at::TensorList& /*inputs*/,
-                               const c10::OperatorHandle& op, Stack* stack) {
+                               const c10::OperatorHandle& op, const DeltaCall& call, Stack* stack) {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
-    const auto numbers = stack->end() - (kDeltaArguments - kDeltaTensors);
-    variable_list tensors(kDeltaTensors);
-    std::transform(numbers - kDeltaTensors, numbers, tensors.begin(), tensor_of);
-    context->save_for_backward(std::move(tensors));
+    const auto& [x, numbers] = call;
+    context->save_for_backward({x.q, x.k, x.v, x.gate, x.beta, x.state, numbers.sequence_offsets});
     context->saved_data["numbers"] =
-        c10::ivalue::Tuple::create(std::vector<c10::IValue>(numbers, stack->end()));
+        c10::ivalue::Tuple::create(std::vector<c10::IValue>(stack->end() - 3, stack->end()));
     context->set_materialize_grads(false);
     op.callBoxed(stack);
     auto last = torch::jit::pop(*stack).toTensor(), output = torch::jit::pop(*stack).toTensor();
@@ -182,22 +169,18 @@ void call_below_autograd(const c10::OperatorHandle& op, Stack* stack) {
   op.callBoxed(stack);
 }
 
-bool is_delta_differentiated(const DeltaTensors& x) {
-  const auto all = all_of(x);
-  return std::any_of(all.begin(), all.end(), [](const Tensor* some) { return requires_gradient(*some); });
-}
-
 void delta_forward_with_autograd(const c10::OperatorHandle& op, Stack* stack) {
-  auto [x, numbers] = read_delta_call(*stack);
+  auto call = read_delta_call(*stack);
+  auto& [x, numbers] = call;
   for (const auto* some : all_of(x)) {
     TORCH_CHECK_NOT_IMPLEMENTED(!has_tangent(*some), kGatedDeltaRule,
                                 ": the operator does not compute forward-mode derivatives; the function of "
                                 "C++ does");
   }
-  if (!is_delta_differentiated(x)) return call_below_autograd(op, stack);
+  if (!requires_gradient(x)) return call_below_autograd(op, stack);
   auto& offsets = numbers.sequence_offsets;
   if (!at::functorch::maybeCurrentDynamicLayer()) {
-    const auto results = GatedDeltaRuleOperator::apply(at::TensorList(defined_of(x)), op, stack);
+    const auto results = GatedDeltaRuleOperator::apply(at::TensorList(defined_of(x)), op, call, stack);
     return torch::jit::push(*stack, results[0], results[1]);
   }
   // torch.func refuses autograd functions of C++, so the definition is recorded. It wraps the offsets too,
@@ -212,10 +195,10 @@ void delta_forward_with_autograd(const c10::OperatorHandle& op, Stack* stack) {
 
 void delta_backward_with_autograd(const c10::OperatorHandle& op, Stack* stack) {
   const auto incoming = read_incoming(*stack);
-  if (!is_delta_differentiated(read_delta_call(*stack).x) && !requires_gradient(incoming.output) &&
+  if (!requires_gradient(read_delta_call(*stack).x) && !requires_gradient(incoming.output) &&
       !requires_gradient(incoming.state))
     return call_below_autograd(op, stack);
-  replace_by_gradients(*stack, /*create_graph=*/true);
+  delta_backward</*kWithGraph=*/true>(op, stack);
 }
 
 template <bool kInPlace>
@@ -251,13 +234,13 @@ void add_gated_delta_rule(torch::Library& library) {
       "(Tensor grad_q, Tensor grad_k, Tensor grad_v, Tensor grad_gate, Tensor grad_beta, Tensor grad_state)");
   for (const auto key : {DispatchKey::CPU, DispatchKey::CUDA}) {
     boxed.template operator()<&delta_forward>(kGatedDeltaRule, key);
-    boxed.template operator()<&delta_backward>(of_it, key);
+    boxed.template operator()<&delta_backward<false>>(of_it, key);
     boxed.template operator()<&delta_in_place>(in_place, key);
   }
   boxed.template operator()<&call_below_autograd>(in_place, DispatchKey::Autograd);
-  boxed.template operator()<&delta_shapes<false>>(kGatedDeltaRule, DispatchKey::Meta);
-  boxed.template operator()<&delta_shapes<true>>(in_place, DispatchKey::Meta);
-  boxed.template operator()<&delta_backward_shapes>(of_it, DispatchKey::Meta);
+  boxed.template operator()<&delta_shapes<DeltaOperator::Forward>>(kGatedDeltaRule, DispatchKey::Meta);
+  boxed.template operator()<&delta_shapes<DeltaOperator::InPlace>>(in_place, DispatchKey::Meta);
+  boxed.template operator()<&delta_shapes<DeltaOperator::Backward>>(of_it, DispatchKey::Meta);
   boxed.template operator()<&delta_forward_with_autograd>(kGatedDeltaRule, DispatchKey::Autograd);
   boxed.template operator()<&delta_backward_with_autograd>(of_it, DispatchKey::Autograd);
   for (const auto key : {DispatchKey::AutocastCPU, DispatchKey::AutocastCUDA}) {

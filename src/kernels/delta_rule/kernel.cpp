@@ -27,9 +27,8 @@
 #include <array>
 #include <cmath>
 #include <cstring>
-#include <type_traits>
 
-#include "kernels/call.h"
+#include "kernels/call_tensors.h"
 #include "kernels/delta_rule/functions.h"
 #include "kernels/gemm/operands.h"
 #include "kernels/gemm/products.h"
@@ -61,27 +60,16 @@ void copy(const float* from, float* to, int64_t n) {
   std::memcpy(to, from, static_cast<size_t>(n) * sizeof(float));
 }
 
+// to = x * factors; `x` and `to` may be the same row.
+void store_product(const float* x, const float* factors, float* to, int64_t n) {
+  if (x != to) copy(x, to, n);
+  elementwise().multiply_by(factors, to, n);
+}
+
 Scratch& fresh_scratch() {
   Scratch& scratch = Scratch::of_this_thread();
   scratch.reset();
   return scratch;
-}
-
-// The numbers of a tensor, which are only read if T is const; null if there is none.
-template <class T>
-T* numbers_of(const at::Tensor& x) {
-  if (!x.defined()) return nullptr;
-  if constexpr (std::is_const_v<T>) {
-    return static_cast<T*>(x.const_data_ptr());
-  } else {
-    return static_cast<T*>(x.mutable_data_ptr());
-  }
-}
-
-template <class T>
-Strided<T> rows_of(const at::Tensor& x) {
-  if (!x.defined()) return {};
-  return {numbers_of<T>(x), x.stride(0), x.stride(1), x.stride(2)};
 }
 
 // A call, as numbers and pointers. Pointers to what is absent are null.
@@ -98,14 +86,9 @@ struct DeltaCall {
 
   Strided<const T> q = rows_of<const T>(x.q), k = rows_of<const T>(x.k), v = rows_of<const T>(x.v);
   Strided<const float> gate = rows_of<const float>(x.gate), beta = rows_of<const float>(x.beta);
-  const float* state = numbers_of<const float>(x.state);
+  const float* state = data_of<const float>(x.state);
 
   int64_t gates() const { return channel_gates ? Dk : 1; }  // of a token
-  int64_t item(int64_t sequence) const { return offsets ? 0 : sequence; }
-  int64_t first(int64_t sequence) const { return offsets ? offsets[sequence] : 0; }
-  int64_t length(int64_t sequence) const {
-    return offsets ? offsets[sequence + 1] - offsets[sequence] : tokens;
-  }
   bool worth_threads() const { return tokens * sequences * heads * Dk * Dv > (int64_t{1} << 18); }
 };
 
@@ -116,11 +99,11 @@ struct CallGradients {
   const DeltaGradients& to;
 
   Strided<const T> output = rows_of<const T>(incoming.output);
-  const float* state = numbers_of<const float>(incoming.state);
+  const float* state = data_of<const float>(incoming.state);
   Strided<float> q = rows_of<float>(to[0]), k = rows_of<float>(to[1]);
   Strided<T> v = rows_of<T>(to[2]);
   Strided<float> gate = rows_of<float>(to[3]), beta = rows_of<float>(to[4]);
-  float* grad_state = numbers_of<float>(to[5]);
+  float* grad_state = data_of<float>(to[5]);
 };
 
 // One head of one sequence.
@@ -128,7 +111,8 @@ template <class T>
 struct Head {
   const DeltaCall<T>& call;
   int64_t sequence, head;
-  int64_t item = call.item(sequence), first = call.first(sequence), length = call.length(sequence);
+  int64_t item = call.offsets ? 0 : sequence, first = call.offsets ? call.offsets[sequence] : 0;
+  int64_t length = call.offsets ? call.offsets[sequence + 1] - first : call.tokens;
   int64_t key_head = head / call.group, state_size = call.Dk * call.Dv;
 
   int64_t state_offset() const { return (sequence * call.heads + head) * state_size; }
@@ -209,11 +193,8 @@ struct Chunk {
       beta[i] = head.beta(token + i);
       head.decays(token + i, factors.row(i));
       head.prefetch(token + size + i);
-    }
-    for (int64_t i = 0; i < n; ++i) {
-      const int64_t width = factors.cols;
-      copy(factors.row(i), starts.row(i), width);
-      if (i > 0) elementwise().multiply_by(starts.row(i - 1), starts.row(i), width);
+      copy(factors.row(i), starts.row(i), call.gates());
+      if (i > 0) elementwise().multiply_by(starts.row(i - 1), starts.row(i), call.gates());
       decay_row(i, q.row(i), start_q.row(i));
       decay_row(i, r.row(i), start_r.row(i));
     }
@@ -227,8 +208,7 @@ struct Chunk {
   // x, times the decays from the start of the chunk to token i.
   void decay_row(int64_t i, const float* x, float* to) const {
     if (!call.channel_gates) return elementwise().store_scaled(x, *starts.row(i), to, call.Dk);
-    if (x != to) copy(x, to, call.Dk);
-    elementwise().multiply_by(starts.row(i), to, call.Dk);
+    store_product(x, starts.row(i), to, call.Dk);
   }
 
   // Decays a state (Dk, Dv) to the end of the chunk.
@@ -242,10 +222,7 @@ struct Chunk {
 
   // x = x + N beta x, or x = x + N^T beta x, solved in place by blocks.
   void solve(const Matrix<float>& x) {
-    for (int64_t i = 0; i < n; ++i) {
-      copy(system.row(i), scaled.row(i), n);
-      elementwise().multiply_by(beta, scaled.row(i), n);
-    }
+    for (int64_t i = 0; i < n; ++i) store_product(system.row(i), beta, scaled.row(i), n);
     for (int64_t b = 0; b < n; b += kDeltaBlock) {
       const int64_t rows = std::min(kDeltaBlock, n - b);
       if (b > 0) gemm(scaled.block(b, rows, 0, b), as_rhs(x.part(0, b)), x.part(b, rows), Sums::Continue);
@@ -287,10 +264,8 @@ struct Chunk {
       for (int64_t i = b; i < b + rows; ++i) {
         copy(factors.row(i), local.row(i), Dk);
         if (i > b) elementwise().multiply_by(local.row(i - 1), local.row(i), Dk);
-        for (const auto& [from, to] : {std::pair(&q, &local_q), std::pair(&r, &local_r)}) {
-          copy(from->row(i), to->row(i), Dk);
-          elementwise().multiply_by(local.row(i), to->row(i), Dk);
-        }
+        store_product(q.row(i), local.row(i), local_q.row(i), Dk);
+        store_product(r.row(i), local.row(i), local_r.row(i), Dk);
       }
       if (b > 0) {
         const Matrix<float> columns{keys.data, Dk, b, b};
@@ -323,12 +298,9 @@ void by_tokens(const Head<T>& head, int64_t column, int64_t columns, const Strid
   float *const found = scratch.take<float>(columns), *const read = scratch.take<float>(columns),
                *const change = scratch.take<float>(columns);
   const Matrix<float> to{last + column, Dk, columns, call.Dv};
-  Matrix<const float> state = to;
-  if (const float* initial = head.initial_state()) {
-    state.data = initial + column;
-  } else {
-    fill(to, 0.0f);
-  }
+  const float* const initial = head.initial_state();
+  if (!initial) fill(to, 0.0f);
+  Matrix<const float> state{initial ? initial + column : to.data, Dk, columns, call.Dv};
   const bool last_head = head.head + 1 == call.heads && head.sequence + 1 == call.sequences;
   const float* const next = last_head ? nullptr : state.data + head.state_size;
   for (int64_t t = 0; t < head.length; ++t, state = to) {
@@ -336,10 +308,8 @@ void by_tokens(const Head<T>& head, int64_t column, int64_t columns, const Strid
     head.load(call.q, t, q);
     head.decays(t, factors);
     if (!call.channel_gates) std::fill_n(factors, Dk, *factors);
-    for (const auto& [from, decayed] : {std::pair(q, start_q), std::pair(k, start_k)}) {
-      copy(from, decayed, Dk);
-      elementwise().multiply_by(factors, decayed, Dk);
-    }
+    store_product(q, factors, start_q, Dk);
+    store_product(k, factors, start_k, Dk);
     const float* const asked = t + 1 < head.length ? nullptr : next;
     delta_functions().look_up(state, start_k, start_q, asked, found, read);
     const T* const value = head.row(call.v, t) + column;
@@ -415,7 +385,7 @@ class Backward {
   int64_t chunks() const { return (head_.length + kBackwardChunk - 1) / kBackwardChunk; }
   int64_t count(int64_t c) const { return std::min(kBackwardChunk, head_.length - c * kBackwardChunk); }
   bool has_state(int64_t c) const { return c > 0 || call_.state; }
-  Matrix<float> state_before(int64_t c) const { return states_.part(c * call_.Dv, call_.Dv); }  // transposed
+  Matrix<float> state_before(int64_t c) const { return states_.part(c * Dv_, Dv_); }  // transposed
 
   // From the front: the state before each chunk, and X.
   void keep_states() {
@@ -431,31 +401,28 @@ class Backward {
         chunk_.solve(x);
       }
       if (c + 1 == chunks()) return;
-      for (int64_t i = 0; i < n; ++i)
-        elementwise().store_scaled(x.row(i), chunk_.beta[i], u_.row(i), call_.Dv);
+      for (int64_t i = 0; i < n; ++i) elementwise().store_scaled(x.row(i), chunk_.beta[i], u_.row(i), Dv_);
       if (has_state(c)) chunk_.decay_state(state_);
       products().add_transposed(chunk_.end_k.part(0, n), as_rhs(u_.part(0, n)), state_, {});
     }
   }
 
   void chunk_gradients(int64_t c) {
-    const int64_t n = count(c), t = c * kBackwardChunk, Dk = call_.Dk, Dv = call_.Dv;
+    const int64_t n = count(c), t = c * kBackwardChunk;
     const bool from_state = has_state(c), to_state = c + 1 < chunks() || g_.state;
     chunk_.load(head_, t, n);
     const auto x = added_.part(t, n), u = u_.part(0, n), z = z_.part(0, n), y = y_.part(0, n),
                out = out_.part(0, n), before = state_before(c);
     const auto q = q_.part(0, n), r = r_.part(0, n), k = k_.part(0, n);
     const auto scores = scores_.block(0, n, 0, n), system = system_.block(0, n, 0, n);
+    if (!g_.output) fill(out, 0.0f);
     for (int64_t i = 0; i < n; ++i) {
-      elementwise().store_scaled(x.row(i), chunk_.beta[i], u.row(i), Dv);
-      if (g_.output) {
-        elementwise().convert(head_.row(g_.output, t + i), out.row(i), Dv);
-        elementwise().store_scaled(out.row(i), call_.scale, out.row(i), Dv);
-      } else {
-        std::fill_n(out.row(i), Dv, 0.0f);
-      }
+      elementwise().store_scaled(x.row(i), chunk_.beta[i], u.row(i), Dv_);
+      if (!g_.output) continue;
+      elementwise().convert(head_.row(g_.output, t + i), out.row(i), Dv_);
+      elementwise().store_scaled(out.row(i), call_.scale, out.row(i), Dv_);
     }
-    const Matrix<float> u_transposed{u_transposed_, Dv, n, n};
+    const Matrix<float> u_transposed{u_transposed_, Dv_, n, n};
     products().transpose(Matrix<const float>(u), u_transposed);
     gemm(out, as_rhs(u_transposed), scores, Sums::Begin, {.columns = 1});
     // dU and, where a state follows, the gradient of the decayed keys
@@ -465,18 +432,18 @@ class Backward {
     products().add_transposed(chunk_.scores.block(0, n, 0, n), as_rhs(out), z, {.first_inner = 0});
     if (call_.delta) chunk_.solve_transposed(z);
     for (int64_t i = 0; i < n; ++i) {
-      if (g_.beta) *head_.row(g_.beta, t + i) = elementwise().dot(z.row(i), x.row(i), Dv);
-      elementwise().store_scaled(z.row(i), chunk_.beta[i], y.row(i), Dv);
-      elementwise().convert(y.row(i), head_.row(g_.v, t + i), Dv);
+      if (g_.beta) *head_.row(g_.beta, t + i) = elementwise().dot(z.row(i), x.row(i), Dv_);
+      elementwise().store_scaled(z.row(i), chunk_.beta[i], y.row(i), Dv_);
+      elementwise().convert(y.row(i), head_.row(g_.v, t + i), Dv_);
     }
     if (!call_.delta) fill(y, 0.0f);
     multiply(call_.delta, y, as_rhs(u_transposed), system, {.columns = 0});
     multiply(from_state, out, as_rhs(before), q);
     multiply(from_state, y, as_rhs(before), r);
-    std::fill_n(of_state_, Dk, 0.0f);
+    std::fill_n(of_state_, Dk_, 0.0f);
     if (from_state && to_state) {
-      for (int64_t e = 0; e < Dv; ++e)
-        delta_functions().add_products(before.row(e), state_transposed_.row(e), of_state_, Dk);
+      for (int64_t e = 0; e < Dv_; ++e)
+        delta_functions().add_products(before.row(e), state_transposed_.row(e), of_state_, Dk_);
     }
     if (call_.channel_gates) {
       by_channels(n, scores, system);
@@ -490,15 +457,14 @@ class Backward {
   }
 
   void by_heads(int64_t n, const Matrix<float>& scores, const Matrix<float>& system) {
-    const int64_t Dk = call_.Dk;
     const auto D = chunk_.decays.block(0, n, 0, n);
     for (int64_t i = 0; i < n; ++i) {
-      ends_[i] = elementwise().dot(chunk_.end_k.row(i), k_.row(i), Dk);
-      starts_[i] = elementwise().dot(chunk_.start_q.row(i), q_.row(i), Dk) +
-                   elementwise().dot(chunk_.start_r.row(i), r_.row(i), Dk);
+      ends_[i] = elementwise().dot(chunk_.end_k.row(i), k_.row(i), Dk_);
+      starts_[i] = elementwise().dot(chunk_.start_q.row(i), q_.row(i), Dk_) +
+                   elementwise().dot(chunk_.start_r.row(i), r_.row(i), Dk_);
     }
     starts_[n] = 0.0f;
-    for (int64_t d = 0; d < Dk; ++d) starts_[n] += of_state_[d];
+    for (int64_t d = 0; d < Dk_; ++d) starts_[n] += of_state_[d];
     starts_[n] *= *chunk_.starts.row(n - 1);
     if (g_.gate)
       delta_functions().gate_gradients(chunk_.scores.block(0, n, 0, n), scores,
@@ -508,7 +474,7 @@ class Backward {
     for (int64_t i = 0; i < n; ++i) {
       chunk_.decay_row(i, q_.row(i), q_.row(i));
       chunk_.decay_row(i, r_.row(i), r_.row(i));
-      elementwise().store_scaled(k_.row(i), D.row(n - 1)[i], k_.row(i), Dk);
+      elementwise().store_scaled(k_.row(i), D.row(n - 1)[i], k_.row(i), Dk_);
     }
     gemm(scores, as_rhs(chunk_.k.part(0, n)), q_.part(0, n), Sums::Continue, {.inner = 1});
     products().add_transposed(scores, as_rhs(chunk_.q.part(0, n)), k_.part(0, n), {.first_inner = 0});
@@ -518,43 +484,42 @@ class Backward {
   }
 
   void by_channels(int64_t n, const Matrix<float>& scores, const Matrix<float>& system) {
-    const int64_t Dk = call_.Dk;
     const auto& row = elementwise();
     const auto& delta = delta_functions();
     delta.take_lower({}, 1, scores);
     delta.take_lower({}, 0, system);
     for (int64_t i = 0; i < n; ++i) {
-      std::fill_n(gates_.row(i), Dk, 0.0f);
-      delta.add_products(chunk_.start_q.row(i), q_.row(i), gates_.row(i), Dk);
-      delta.add_products(chunk_.start_r.row(i), r_.row(i), gates_.row(i), Dk);
+      std::fill_n(gates_.row(i), Dk_, 0.0f);
+      delta.add_products(chunk_.start_q.row(i), q_.row(i), gates_.row(i), Dk_);
+      delta.add_products(chunk_.start_r.row(i), r_.row(i), gates_.row(i), Dk_);
       chunk_.decay_row(i, q_.row(i), q_.row(i));
       chunk_.decay_row(i, r_.row(i), r_.row(i));
     }
     // The terms of the state: those of all tokens from a gate's on.
-    row.multiply_by(chunk_.starts.row(n - 1), of_state_, Dk);
+    row.multiply_by(chunk_.starts.row(n - 1), of_state_, Dk_);
     for (int64_t b = (n - 1) / kDeltaBlock * kDeltaBlock; b >= 0; b -= kDeltaBlock) {
       const int64_t rows = std::min(kDeltaBlock, n - b), after = b + rows;
-      std::fill_n(carried_, Dk, 0.0f);
+      std::fill_n(carried_, Dk_, 0.0f);
       fill(rows_, 0.0f);
       if (b > 0) {
         // Keys before the block: decayed to its end, and to its start.
         const auto at_end = after < n ? chunk_.keys_before(after) : chunk_.end_k,
                    at_start = chunk_.keys_before(b);
         for (int64_t j = 0; j < b; ++j) {
-          delta.add_products(k_.row(j), at_end.row(j), carried_, Dk);
-          row.multiply_by(chunk_.local.row(after - 1), k_.row(j), Dk);
+          delta.add_products(k_.row(j), at_end.row(j), carried_, Dk_);
+          row.multiply_by(chunk_.local.row(after - 1), k_.row(j), Dk_);
         }
-        const auto of_scores = scores.block(b, rows, 0, b), of_system = system.block(b, rows, 0, b);
-        products().add_transposed(of_scores, as_rhs(chunk_.local_q.part(b, rows)), k_.part(0, b), {});
-        products().add_transposed(of_system, as_rhs(chunk_.local_r.part(b, rows)), k_.part(0, b), {});
-        gemm(of_scores, as_rhs(at_start), block_q_.part(0, rows), Sums::Begin);
-        gemm(of_system, as_rhs(at_start), block_r_.part(0, rows), Sums::Begin);
-        for (int64_t i = 0; i < rows; ++i) {
-          for (auto [of_block, given, all] :
-               {std::array{&block_q_, &chunk_.q, &q_}, {&block_r_, &chunk_.r, &r_}}) {
-            row.multiply_by(chunk_.local.row(b + i), of_block->row(i), Dk);
-            delta.add_products(given->row(b + i), of_block->row(i), rows_.row(i), Dk);
-            row.add(of_block->row(i), all->row(b + i), Dk);
+        using Pair = std::array<const Matrix<float>*, 5>;
+        for (const auto& [products_of, local, of_block, given, all] :
+             {Pair{&scores, &chunk_.local_q, &block_q_, &chunk_.q, &q_},
+              Pair{&system, &chunk_.local_r, &block_r_, &chunk_.r, &r_}}) {
+          const auto earlier = products_of->block(b, rows, 0, b);
+          products().add_transposed(earlier, as_rhs(local->part(b, rows)), k_.part(0, b), {});
+          gemm(earlier, as_rhs(at_start), of_block->part(0, rows), Sums::Begin);
+          for (int64_t i = 0; i < rows; ++i) {
+            row.multiply_by(chunk_.local.row(b + i), of_block->row(i), Dk_);
+            delta.add_products(given->row(b + i), of_block->row(i), rows_.row(i), Dk_);
+            row.add(of_block->row(i), all->row(b + i), Dk_);
           }
         }
       }
@@ -570,55 +535,53 @@ class Backward {
                                      .grad_gate = inside_.part(0, rows)});
       for (int64_t i = rows - 1; i >= 0; --i) {
         float* const gate = gates_.row(b + i);
-        row.add(gate, of_state_, Dk);
-        row.add(rows_.row(i), carried_, Dk);
-        copy(of_state_, gate, Dk);
-        row.add(carried_, gate, Dk);
-        row.add(inside_.row(i), gate, Dk);
+        row.add(gate, of_state_, Dk_);
+        row.add(rows_.row(i), carried_, Dk_);
+        copy(of_state_, gate, Dk_);
+        row.add(carried_, gate, Dk_);
+        row.add(inside_.row(i), gate, Dk_);
       }
     }
   }
 
   // Writes the gradients of token i: of r = -k with those of k, before both were normalised.
   void write_row(int64_t t, int64_t i) {
-    const int64_t Dk = call_.Dk;
-    elementwise().store_scaled(r_.row(i), -1.0f, r_.row(i), Dk);
-    elementwise().add(r_.row(i), k_.row(i), Dk);
+    elementwise().store_scaled(r_.row(i), -1.0f, r_.row(i), Dk_);
+    elementwise().add(r_.row(i), k_.row(i), Dk_);
     float *const to_q = head_.row(g_.q, t + i), *const to_k = head_.row(g_.k, t + i);
     if (call_.normalize) {
-      delta_functions().norm_gradient(chunk_.q.row(i), q_.row(i), chunk_.inverse_q[i], to_q, Dk);
-      delta_functions().norm_gradient(chunk_.k.row(i), k_.row(i), chunk_.inverse_k[i], to_k, Dk);
+      delta_functions().norm_gradient(chunk_.q.row(i), q_.row(i), chunk_.inverse_q[i], to_q, Dk_);
+      delta_functions().norm_gradient(chunk_.k.row(i), k_.row(i), chunk_.inverse_k[i], to_k, Dk_);
     } else {
-      copy(q_.row(i), to_q, Dk);
-      copy(k_.row(i), to_k, Dk);
+      copy(q_.row(i), to_q, Dk_);
+      copy(k_.row(i), to_k, Dk_);
     }
     if (g_.gate) copy(gates_.row(i), head_.row(g_.gate, t + i), gates_.cols);
   }
 
   Matrix<float> matrix(int64_t rows, int64_t columns) { return scratch_.matrix<float>(rows, columns); }
-  Matrix<float> of_channels() { return matrix(call_.channel_gates ? kDeltaBlock : 0, call_.Dk); }
+  Matrix<float> of_channels() { return matrix(call_.channel_gates ? kDeltaBlock : 0, Dk_); }
 
   const Head<T>& head_;
   const CallGradients<T>& g_;
   const DeltaCall<T>& call_ = head_.call;
-  const int64_t size_ = kBackwardChunk;
+  const int64_t Dk_ = call_.Dk, Dv_ = call_.Dv, size_ = kBackwardChunk;
   Scratch& scratch_ = fresh_scratch();
   Chunk<T> chunk_{call_, scratch_, size_, /*for_gradients=*/true};
   // S before each chunk, transposed, and X of all tokens
-  Matrix<float> states_ = matrix(std::max<int64_t>(chunks(), 1) * call_.Dv, call_.Dk),
-                added_ = matrix(head_.length, call_.Dv);
-  Matrix<float> state_ = matrix(call_.Dk, call_.Dv),
-                state_transposed_ = matrix(call_.Dv, call_.Dk);  // S, then dS
+  Matrix<float> states_ = matrix(std::max<int64_t>(chunks(), 1) * Dv_, Dk_),
+                added_ = matrix(head_.length, Dv_);
+  Matrix<float> state_ = matrix(Dk_, Dv_), state_transposed_ = matrix(Dv_, Dk_);  // S, then dS
   // U, Z, Y and scale dO
-  Matrix<float> u_ = matrix(size_, call_.Dv), z_ = matrix(size_, call_.Dv), y_ = matrix(size_, call_.Dv),
-                out_ = matrix(size_, call_.Dv);
-  float* u_transposed_ = scratch_.take<float>(call_.Dv * size_);
+  Matrix<float> u_ = matrix(size_, Dv_), z_ = matrix(size_, Dv_), y_ = matrix(size_, Dv_),
+                out_ = matrix(size_, Dv_);
+  float* u_transposed_ = scratch_.take<float>(Dv_ * size_);
   // Gradients
-  Matrix<float> q_ = matrix(size_, call_.Dk), r_ = matrix(size_, call_.Dk), k_ = matrix(size_, call_.Dk);
+  Matrix<float> q_ = matrix(size_, Dk_), r_ = matrix(size_, Dk_), k_ = matrix(size_, Dk_);
   Matrix<float> scores_ = matrix(size_, size_), system_ = matrix(size_, size_),
                 gates_ = matrix(size_, call_.gates());
   float *starts_ = scratch_.take<float>(size_ + 1), *ends_ = scratch_.take<float>(size_),
-        *of_state_ = scratch_.take<float>(call_.Dk), *carried_ = scratch_.take<float>(call_.Dk);
+        *of_state_ = scratch_.take<float>(Dk_), *carried_ = scratch_.take<float>(Dk_);
   Matrix<float> block_q_ = of_channels(), block_r_ = of_channels(), inside_ = of_channels(),
                 rows_ = of_channels();
 };
@@ -628,7 +591,7 @@ class Backward {
 void delta_forward(const DeltaRule& rule, const DeltaTensors& x, const DeltaResult& to) {
   for_numbers(x.v.scalar_type(), [&](auto number) {
     using T = decltype(number);
-    auto* const states = numbers_of<float>(to.state);  // first: a tensor that is written may move
+    auto* const states = data_of<float>(to.state);  // first: a tensor that is written may move
     const auto output = rows_of<T>(to.output);
     const DeltaCall<T> call{rule, x};
     const int64_t heads = call.sequences * call.heads;

@@ -54,12 +54,11 @@ cpu::RowStatistics row_statistics(const at::Tensor& x, int64_t first_row) {
 // A tensor's rows from `first` of an item on, contiguous, as the kernel reads and writes them.
 template <class T>
 Strided<const T> read(const at::Tensor& x, int64_t item = 0, int64_t first = 0) {
-  return Strided<const T>{static_cast<const T*>(x.const_data_ptr()), x.stride(0), x.stride(1), x.stride(2)}
-      .part(item, first);
+  return rows_of<const T>(x).part(item, first);
 }
 template <class T>
 Strided<T> write(const at::Tensor& x, int64_t item = 0, int64_t first = 0) {
-  return written_rows<T>(x).part(item, first);
+  return rows_of<T>(x).part(item, first);
 }
 
 // A tensor (B, H, L, S) of any strides; an undefined one has no data.
@@ -69,11 +68,6 @@ Strided<const T> read_pairs(const at::Tensor& x) {
   auto view = read<T>(x);
   view.col = x.stride(3);
   return view;
-}
-
-template <class T>
-const T* read_data(const at::Tensor& x) {
-  return x.defined() ? static_cast<const T*>(x.const_data_ptr()) : nullptr;
 }
 
 // The n-th number of an array that may be absent.
@@ -161,7 +155,7 @@ at::Tensor weights_to_read(const Call& call, const CallTensors& in, const Comput
   for_each_sequence(call, in, /*in_order=*/false, [&](const Call& one, const Sequence& place) {
     cpu::weights(one, cpu::WeightsTensors<float>{read<float>(in.q, place.item, place.first_query),
                                                  read<float>(in.k, place.item, place.first_key),
-                                                 written_data<float>(weights) + first_weight(call, place),
+                                                 data_of<float>(weights) + first_weight(call, place),
                                                  incoming.of_dropped});
   });
   return weights;
@@ -181,8 +175,8 @@ at::Tensor weight_dots(const Call& call, const CallTensors& in, const at::Tensor
           one, cpu::WeightDotsTensors<T>{
                    read<T>(in.q, place.item, place.first_query), read<T>(in.k, place.item, place.first_key),
                    pairs_of(read_pairs<T>(incoming.weights), place),
-                   written_data<float>(dots) + call.row_index(place.item, 0, place.first_query),
-                   incoming.of_dropped, from(read_data<float>(weights), first_weight(call, place))});
+                   data_of<float>(dots) + call.row_index(place.item, 0, place.first_query),
+                   incoming.of_dropped, from(data_of<const float>(weights), first_weight(call, place))});
     });
   });
   return dots;
@@ -315,9 +309,9 @@ Computed compute(const Call& call, const CallTensors& in, const Results& wanted,
                        .k = read<T>(in.k, item, key),
                        .v = read<T>(in.v, item, key),
                        .output = write<T>(out.output, item, query),
-                       .logsumexp = from(written_data<float>(out.logsumexp), row),
+                       .logsumexp = from(data_of<float>(out.logsumexp), row),
                        .statistics = row_statistics(out.statistics, row),
-                       .weights = from(written_data<T>(out.weights), first_weight(call, place)),
+                       .weights = from(data_of<T>(out.weights), first_weight(call, place)),
                        .dropped = wanted.weights == Weights::Dropped});
     });
   });
@@ -378,18 +372,18 @@ Gradients compute_gradients(const Call& call, const CallTensors& in, Computed ou
                    .output = read<T>(out.output, item, query),
                    .grad_output = read<T>(incoming.output, item, query),
                    .statistics = row_statistics(out.statistics, row),
-                   .grad_logsumexp = from(read_data<float>(incoming.logsumexp), row),
+                   .grad_logsumexp = from(data_of<const float>(incoming.logsumexp), row),
                    .grad_q = write<T>(result.q, item, query),
                    .grad_k = write<T>(result.k, item, key),
                    .grad_v = write<T>(result.v, item, key),
-                   .shared_grad_k = k_sums.defined() ? write<float>(k_sums) : Strided<float>{},
-                   .shared_grad_v = v_sums.defined() ? write<float>(v_sums) : Strided<float>{},
+                   .shared_grad_k = write<float>(k_sums),
+                   .shared_grad_v = write<float>(v_sums),
                    .sink_terms = from(terms.sinks(), row),
                    .logits = logits,
                    .grad_weights = pairs_of(read_pairs<T>(incoming.weights), place),
                    .of_dropped = incoming.of_dropped,
-                   .weight_dots = from(read_data<float>(dots), row),
-                   .weights = from(read_data<float>(weights), first_weight(call, place)),
+                   .weight_dots = from(data_of<const float>(dots), row),
+                   .weights = from(data_of<const float>(weights), first_weight(call, place)),
                    .captured_lanes = captured.lanes()},
                   reads_weights(one, incoming));
     });

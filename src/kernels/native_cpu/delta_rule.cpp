@@ -22,8 +22,7 @@ using torch::autograd::variable_list;
 
 bool computes(const DeltaTensors& tensors) {
   const auto all = all_of(tensors);
-  const auto type = tensors.v.scalar_type();
-  return tensors.v.is_cpu() && (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf) &&
+  return tensors.v.is_cpu() && tensors.v.scalar_type() != at::kDouble &&
          std::all_of(all.begin(), all.end(), [](const at::Tensor* x) { return is_not_subclass(*x); });
 }
 
@@ -55,18 +54,15 @@ at::Tensor empty_rows_like(const at::Tensor& x) {
   return advise_huge_pages(has_rows(same) ? same : at::empty(x.sizes(), x.options()));
 }
 
-// Computes the output, and the last states into `last`.
-DeltaResult compute(const DeltaRule& rule, const DeltaTensors& given, const at::Tensor& last) {
+// Computes a call. The last states become `last`, new memory if it is undefined.
+DeltaResult compute(const DeltaRule& rule, const DeltaTensors& given, const at::Tensor& last = {}) {
   const auto x = readable(given);
-  const DeltaResult result{empty_rows_like(x.v), last};
+  DeltaResult result{empty_rows_like(x.v), last};
+  if (!last.defined())
+    result.state = at::empty({rule.sequences(x.v.size(0)), x.v.size(1), x.k.size(3), x.v.size(3)},
+                             x.v.options().dtype(at::kFloat));
   cpu::delta_forward(rule, x, result);
   return result;
-}
-
-DeltaResult compute(const DeltaRule& rule, const DeltaTensors& x) {
-  return compute(rule, x,
-                 at::empty({rule.sequences(x.v.size(0)), x.v.size(1), x.k.size(3), x.v.size(3)},
-                           x.v.options().dtype(at::kFloat)));
 }
 
 // The sum over the value heads of a key head, in their order, whatever the number of threads.
@@ -95,13 +91,13 @@ class GatedDeltaRule : public torch::autograd::Function<GatedDeltaRule> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& incoming) {
+    // More gradients than forward() has arguments may be returned if they are undefined.
+    if (!incoming[0].defined() && !incoming[1].defined()) return variable_list(8);
     const auto saved = context->get_saved_variables();
     const auto rule = c10::static_intrusive_pointer_cast<Rule>(context->saved_data["rule"].toCapsule());
-    DeltaGradients found;
-    if (incoming[0].defined() || incoming[1].defined())
-      found =
-          delta_rule_gradients(rule->numbers, {saved[0], saved[1], saved[2], saved[3], saved[4], saved[5]},
-                               {incoming[0], incoming[1]}, at::GradMode::is_enabled());
+    const DeltaTensors x{saved[0], saved[1], saved[2], saved[3], saved[4], saved[5]};
+    const auto found =
+        delta_rule_gradients(rule->numbers, x, {incoming[0], incoming[1]}, at::GradMode::is_enabled());
     variable_list result;
     for (size_t n = 0; n < found.size(); ++n) {
       if (saved[n].defined()) result.push_back(found[n]);
@@ -115,9 +111,7 @@ class GatedDeltaRule : public torch::autograd::Function<GatedDeltaRule> {
 
 DeltaResult delta_rule(const DeltaRule& rule, const DeltaTensors& x) {
   if (!computes(x)) return reference::delta_rule(rule, x);
-  const auto all = all_of(x);
-  if (std::none_of(all.begin(), all.end(), [](const at::Tensor* some) { return requires_gradient(*some); }))
-    return compute(rule, x);
+  if (!requires_gradient(x)) return compute(rule, x);
   const auto results =
       GatedDeltaRule::apply(at::TensorList(defined_of(x)), x, c10::make_intrusive<Rule>(rule));
   return {results[0], results[1]};
@@ -131,12 +125,9 @@ DeltaGradients delta_rule_gradients(const DeltaRule& rule, const DeltaTensors& g
   const auto x = readable(given);
   const std::array of_keys{x.v.size(0), x.v.size(1), x.v.size(2), x.k.size(3)};
   const auto wide = [&] { return advise_huge_pages(at::empty(of_keys, x.v.options().dtype(at::kFloat))); };
-  DeltaGradients found{wide(),
-                       wide(),
-                       empty_rows_like(x.v),
-                       empty_rows_like(x.gate),
-                       empty_rows_like(x.beta),
-                       empty_rows_like(x.state)};
+  DeltaGradients found{wide(), wide()};
+  const auto read = all_of(x);
+  for (size_t n = 2; n < found.size(); ++n) found[n] = empty_rows_like(*read[n]);
   cpu::delta_backward(rule, x, {rows(incoming.output, x.v.scalar_type()), whole(incoming.state)}, found);
   for (size_t n = 0; n < 2; ++n) found[n] = sum_of_groups(found[n], x.groups());
   const auto all = all_of(given);

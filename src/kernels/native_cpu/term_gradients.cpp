@@ -58,18 +58,18 @@ TermGradients::TermGradients(const Call& call, const Wanted& wanted, const at::T
 }
 
 float* TermGradients::sinks() const {
-  return written_data<float>(sinks_);
+  return data_of<float>(sinks_);
 }
 
 template <class T>
 cpu::LogitGradients<T> TermGradients::logits() const {
-  cpu::LogitGradients<T> result{.by_key = written_data<float>(by_key_),
-                                .by_query = written_data<float>(by_query_),
-                                .slopes = written_data<float>(slopes_),
+  cpu::LogitGradients<T> result{.by_key = data_of<float>(by_key_),
+                                .by_query = data_of<float>(by_query_),
+                                .slopes = data_of<float>(slopes_),
                                 .begun = packed_};
-  if (pairs_.defined()) result.pairs = written_rows<T>(pairs_);
+  result.pairs = rows_of<T>(pairs_);
   if (pair_sums_.defined()) {
-    result.pair_sums = written_rows<float>(pair_sums_);
+    result.pair_sums = rows_of<float>(pair_sums_);
     if (pair_sums_.size(0) == 1) result.pair_sums.b = 0;
     if (pair_sums_.size(1) == 1) result.pair_sums.h = 0;
   }

@@ -7,17 +7,6 @@
 
 namespace attentive::kernels::native_cpu {
 
-/// Tensors as the kernel writes them.
-template <class T>
-Strided<T> written_rows(const at::Tensor& x) {
-  return {static_cast<T*>(x.mutable_data_ptr()), x.stride(0), x.stride(1), x.stride(2)};
-}
-/// The numbers of a contiguous tensor; null for an undefined one.
-template <class T>
-T* written_data(const at::Tensor& x) {
-  return x.defined() ? static_cast<T*>(x.mutable_data_ptr()) : nullptr;
-}
-
 class TermGradients {
  public:
   TermGradients(const Call& call, const Wanted& wanted, const at::TensorOptions& floats);

@@ -20,9 +20,9 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include "kernels/dropout_counter.h"
+#include "kernels/native_backward.h"
 #include "kernels/reference/visibility.h"
 
 namespace attentive::kernels::reference {
@@ -227,7 +227,7 @@ Gradients gradients_by_autograd(Problem problem, const AttentionResult& incoming
   // As in the forward pass: products keep the precision of their operands.
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   // One tensor may be queries, keys and values at once; a view of each tells their gradients apart.
-  torch::autograd::variable_list wanted;
+  std::vector<at::Tensor> wanted;
   for (const auto input : kDifferentiable) {
     auto& x = problem.*input;
     if (!requires_gradient(x)) continue;
@@ -242,32 +242,19 @@ Gradients gradients_by_autograd(Problem problem, const AttentionResult& incoming
   if (!incoming.weights.defined()) problem.weights = Weights::None;
   problem.logsumexp = incoming.logsumexp.defined();
   const auto computed = run(problem);
-  torch::autograd::variable_list results, given;
-  for (const auto result :
-       {&AttentionResult::output, &AttentionResult::weights, &AttentionResult::logsumexp}) {
-    const auto& gradient = incoming.*result;
-    if (!gradient.defined()) continue;
-    results.push_back(computed.*result);
-    given.push_back(gradient.to((computed.*result).scalar_type()));
-  }
   // Weights and logsumexp do not depend on the values.
   const auto found =
-      torch::autograd::grad(results, wanted, given, /*retain_graph=*/create_graph, create_graph,
-                            /*allow_unused=*/true);
-  size_t next = 0;
-  const auto gradient_of = [&](const at::Tensor& input) {
-    const auto& gradient = found[next++];
-    return gradient.defined() ? gradient : at::zeros_like(input);
-  };
+      gradients_of_leaves({computed.output, computed.weights, computed.logsumexp},
+                          {incoming.output, incoming.weights, incoming.logsumexp}, wanted, create_graph);
+  auto next = found.begin();
   std::array<at::Tensor, kDifferentiable.size()> gradients;
   for (size_t i = 0; i < kDifferentiable.size(); ++i) {
-    const auto& input = problem.*kDifferentiable[i];
-    if (requires_gradient(input)) gradients[i] = gradient_of(input);
+    if (requires_gradient(problem.*kDifferentiable[i])) gradients[i] = *next++;
   }
   const auto& [q, k, v, sinks, bias, alibi_slopes] = gradients;  // in the order of kDifferentiable
   Gradients result{q, k, v, sinks, bias, alibi_slopes};
   for (const auto& [owner, tensor] : problem.captured)
-    result.captured.push_back(requires_gradient(tensor) ? gradient_of(tensor) : at::Tensor());
+    result.captured.push_back(requires_gradient(tensor) ? *next++ : at::Tensor());
   return result;
 }
 

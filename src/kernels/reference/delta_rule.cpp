@@ -1,5 +1,6 @@
 #include "kernels/delta_rule.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/cumsum.h>
 #include <ATen/ops/exp.h>
@@ -13,7 +14,8 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
-#include <torch/csrc/autograd/autograd.h>
+
+#include "kernels/native_backward.h"
 
 namespace attentive::kernels::reference {
 namespace {
@@ -118,30 +120,19 @@ DeltaGradients delta_rule_gradients(const DeltaRule& rule, const DeltaTensors& t
                                     const DeltaResult& incoming, bool create_graph) {
   auto x = tensors;
   // One tensor may be several inputs; a view of each tells their gradients apart.
-  torch::autograd::variable_list leaves, results, gradients;
-  for (auto* some : {&x.q, &x.k, &x.v, &x.gate, &x.beta, &x.state}) {
-    if (!some->defined()) continue;
-    *some =
-        create_graph && some->requires_grad() ? some->view_as(*some) : some->detach().set_requires_grad(true);
-    leaves.push_back(*some);
+  std::vector<at::Tensor> leaves;
+  const std::array some{&x.q, &x.k, &x.v, &x.gate, &x.beta, &x.state};
+  for (auto* one : some) {
+    if (!one->defined()) continue;
+    *one = create_graph && one->requires_grad() ? one->view_as(*one) : one->detach().set_requires_grad(true);
+    leaves.push_back(*one);
   }
   const auto [output, last] = reference::delta_rule(rule, x);
-  for (const auto& [made, gradient] : {std::pair(output, incoming.output), std::pair(last, incoming.state)}) {
-    if (!gradient.defined() || !made.requires_grad()) continue;
-    results.push_back(made);
-    gradients.push_back(gradient);
-  }
-  auto computed = results.empty()
-                      ? torch::autograd::variable_list(leaves.size())
-                      : torch::autograd::grad(results, leaves, gradients, /*retain_graph=*/create_graph,
-                                              create_graph, /*allow_unused=*/true);
+  auto gradients =
+      gradients_of_leaves({output, last}, {incoming.output, incoming.state}, leaves, create_graph);
   DeltaGradients found;
-  const auto all = all_of(tensors);
   for (size_t n = 0, leaf = 0; n < found.size(); ++n) {
-    if (!all[n]->defined()) continue;
-    // As the kernel's, gradients of what a result does not depend on are zeros.
-    found[n] = computed[leaf].defined() ? computed[leaf] : at::zeros_like(leaves[leaf]);
-    ++leaf;
+    if (some[n]->defined()) found[n] = std::move(gradients[leaf++]);
   }
   return found;
 }
