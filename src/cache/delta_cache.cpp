@@ -1,6 +1,5 @@
 #include <utility>
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
@@ -15,10 +14,6 @@ namespace attentive {
 namespace {
 
 constexpr const char* kDeltaCache = "DeltaCache";
-
-std::string name_of(size_t layer, const char* part) {
-  return std::to_string(layer) + "." + part;
-}
 
 }  // namespace
 
@@ -121,8 +116,8 @@ std::map<std::string, at::Tensor> DeltaCache::tensors() const {
   std::map<std::string, at::Tensor> result;
   std::vector<int64_t> positions;
   for (size_t n = 0; n < layers_.size(); ++n) {
-    result[name_of(n, "conv")] = layers_[n].conv;
-    result[name_of(n, "recurrent")] = layers_[n].recurrent;
+    result[std::to_string(n) + ".conv"] = layers_[n].conv;
+    result[std::to_string(n) + ".recurrent"] = layers_[n].recurrent;
     positions.push_back(layers_[n].position);
   }
   result["positions"] = at::tensor(positions, at::kLong);
@@ -134,7 +129,7 @@ void DeltaCache::load(const std::map<std::string, at::Tensor>& tensors) {
   const NormalTensorsGuard kept;
   const auto known = this->tensors();
   const SavedState saved(kDeltaCache, tensors, known);
-  const auto& first = saved.find(name_of(0, "conv"));
+  const auto& first = saved.find("0.conv");
   TORCH_CHECK_VALUE(first.dim() == 3 && first.size(0) > 0, kDeltaCache, ": expected 0.conv of shape (B, ",
                     options_.conv_dim, ", ", options_.kernel, "), got ", shape_string(first.sizes()));
   const auto batch = first.size(0);
@@ -142,8 +137,8 @@ void DeltaCache::load(const std::map<std::string, at::Tensor>& tensors) {
   auto layers = empty_layers(batch);
   for (size_t n = 0; n < layers.size(); ++n) {
     auto& [conv, recurrent, position] = layers[n];
-    conv.copy_(saved.take(name_of(n, "conv"), conv.scalar_type(), conv.sizes()));
-    recurrent.copy_(saved.take(name_of(n, "recurrent"), recurrent.scalar_type(), recurrent.sizes()));
+    conv.copy_(saved.take(std::to_string(n) + ".conv", conv.scalar_type(), conv.sizes()));
+    recurrent.copy_(saved.take(std::to_string(n) + ".recurrent", recurrent.scalar_type(), recurrent.sizes()));
     position = positions.const_data_ptr<int64_t>()[n];
   }
   auto padding = saved.padding(batch, options_.device);
