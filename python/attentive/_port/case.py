@@ -9,7 +9,7 @@ import math
 import torch
 
 from .attentive_case import save_safetensors
-from .kinds import Refusal
+from .kinds import Refusal, Tuple, promoted
 
 SEED, RUN_SEED, LIMIT, STEPS = 123, 7, 64 * 2**20, 20
 OPTIMIZERS = {
@@ -111,6 +111,17 @@ def flatten(value):
         value = vars(value)
     items = value.values() if isinstance(value, dict) else value if isinstance(value, tuple | list) else ()
     return [tensor for item in items for tensor in flatten(item)]
+
+
+def held(call, kind):
+    """A call whose numbers are tensors where other calls return tensors, as in C++."""
+
+    def whole(value, kind):
+        if isinstance(kind, Tuple) and isinstance(value, tuple):
+            return tuple(map(whole, value, kind.items))
+        return torch.tensor(value) if promoted(kind) != kind and isinstance(value, bool | int | float) else value
+
+    return lambda *arguments: whole(call(*arguments), kind)
 
 
 def _all_names(module):

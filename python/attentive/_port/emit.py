@@ -184,11 +184,12 @@ class Translator(Expressions, Statements):
                 self.lines[at] = (depth, f"[[maybe_unused]] {text}")
 
     def join_lines(self):
-        """Sizes of one tensor, and parts of one list, are declared in one statement."""
+        """Sizes of one tensor, parts of one list, and locals that a branch sets are declared in one statement."""
         out = []
         for depth, text in self.lines:
             match = re.fullmatch(r"(const auto|auto) (\w+ = ([\w.>-]+?)(?:\.size\(-?\d+\)|\[\d+\]));", text)
-            before = re.fullmatch(r"(const auto|auto) (.*);", out[-1][1]) if out and match else None
+            match = match or re.fullmatch(r"(torch::Tensor|int64_t|double|bool) (\w+( = 0| = false)?);", text)
+            before = re.fullmatch(r"(const auto|auto|torch::Tensor|int64_t|double|bool) (.*);", out[-1][1]) if out and match else None
             if before and out[-1][0] == depth and before[1] == match[1] and self._joined == (match[1], match[3]) and len(out[-1][1]) + len(match[2]) < 100:
                 out[-1] = (depth, f"{match[1]} {before[2]}, {match[2]};")
             else:
@@ -231,7 +232,8 @@ class Translator(Expressions, Statements):
         def visit(node):
             if isinstance(node, ast.Lambda | ast.FunctionDef):
                 return
-            container = isinstance(node, ast.Call) and self.static(node.func) in (nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
+            container = isinstance(node, ast.Dict) or isinstance(node, ast.Call) and self.static(node.func) in (
+                dict, nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
             parts = [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr | ast.keyword)]
             drawing = [part for part in parts if self.draws(part)]
             if len(drawing) > 1 and not container and not isinstance(node, ast.IfExp | ast.stmt):
@@ -642,25 +644,14 @@ class ClassTranslation:
 
     def member_lines(self, template):
         initial = {kinds.INT: " = 0", kinds.FLOAT: " = 0", kinds.BOOL: " = false", kinds.DTYPE: " = torch::kFloat", kinds.DEVICE: " = torch::kCPU"}
-        lines, last = [], None
+        types = {}
         for name, kind in self.members.items():
-            text = self.unit.member_name(name)
             if kind in (None, kinds.NONE) or isinstance(kind, Class | Function):
                 continue
-            if name in template:
-                lines.append(f"  {template[name]} {text}{{nullptr}};")
-                last = None
-                continue
-            if isinstance(kind, Module):
-                head, declared = f"  {names.holder(kind)} ", f"{text}{{nullptr}}"
-            else:
-                head, declared = f"  {cpp_type(kind, self.tree)} ", f"{text}{initial.get(kind, '')}"
-            if last == head and len(lines[-1]) + len(declared) < 100:
-                lines[-1] = f"{lines[-1][:-1]}, {declared};"
-            else:
-                lines.append(f"{head}{declared};")
-            last = head
-        return lines
+            head = template.get(name) or (names.holder(kind) if isinstance(kind, Module) else cpp_type(kind, self.tree))
+            first = "{nullptr}" if isinstance(kind, Module) or name in template else initial.get(kind, "")
+            types.setdefault(head, []).append(self.unit.member_name(name) + first)
+        return [f"  {head} {', '.join(declared)};" for head, declared in types.items()]
 
 
 def any_default(parameter):
@@ -963,8 +954,7 @@ class Unit:
             if not recorder.no_keywords(tree, arguments.kwarg.arg) and any(isinstance(key[1], Config) and key[1].fields() for key in seen) and any(
                 isinstance(n, ast.Call) and any(k.arg is None for k in n.keywords) for n in ast.walk(tree)):
                 parameters.append(Parameter(arguments.kwarg.arg, None, state="rest"))
-        result = recorder.returns(tree, owners)
-        result = self.resolve(result, lambda: [])
+        result = kinds.promoted(self.resolve(recorder.returns(tree, owners), lambda: []))
         text = "void" if result in (None, kinds.NONE) else cpp_type(result, tree)
         return Signature(parameters, result, text)
 

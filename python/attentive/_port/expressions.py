@@ -103,10 +103,7 @@ class Expressions:
             isinstance(self.locals[node.id], List) and self.locals[node.id].item is None):
             return self.locals[node.id]  # C++ may hold a tuple of tensors as a vector
         if not self.blind:
-            kind = self.unit.recorder.kind(node, self.owners)
-            if isinstance(kind, Many) and all(isinstance(k, Tensor) or k in kinds.NUMBERS for k in kind.kinds) and (
-                isinstance(node, ast.IfExp) or isinstance(node, ast.Name) and isinstance(self.locals.get(node.id), Tensor)):
-                kind = merge([k for k in kind.kinds if isinstance(k, Tensor)])  # numbers become tensors of no dimension
+            kind = kinds.promoted(self.unit.recorder.kind(node, self.owners))
             if kind is not None:
                 return self.unit.resolve(kind, lambda: self.modules(node))
         if isinstance(node, ast.Attribute) and self.is_self(node.value) and self.cls is not None and not self.blind:
@@ -295,7 +292,7 @@ class Expressions:
         if name in self.locals or name in self.local_names:
             if self.locals.get(name, kinds.NONE) == kinds.NONE and self.kind(node) in (kinds.NONE, None):
                 return "{}"
-            held = isinstance(self.locals.get(name), Optional) and self.kind(node) in kinds.NUMBERS
+            held = isinstance(self.locals.get(name), Optional) and (self.kind(node) in kinds.NUMBERS or isinstance(self.kind(node), Config))
             return f"{identifier(name)}.value()" if held else identifier(name)
         if name in self.globals or name in self.statics:
             value = self.static(node)
@@ -1887,7 +1884,7 @@ class Expressions:
         if kind.cls is nn.ParameterDict:
             self.out(f"{target}->insert({key}, {self.parameter(value)});")
         else:
-            self.out(f"{target}->update({{{{{key}, {self.local_copy(value, 'layer')}.ptr()}}}});")
+            self.update(target, [(key, self.code(value))])
 
     @staticmethod
     def starred_call(node, part):
@@ -1919,8 +1916,7 @@ class Expressions:
             self.loop(one.iter, one.target, lambda: self.put_entry(name, Module(cls), self.code(items.key), items.value), node)
             return
         elif isinstance(items, ast.Name) and items.id in self.dicts:
-            for key, text in self.dicts[items.id]:
-                self.out(f'{name}->update({{{{"{key}", {text}.ptr()}}}});')
+            self.update(name, [(f'"{key}"', text) for key, text in self.dicts[items.id]])
             return
         else:
             raise Refusal("an nn.ModuleDict of anything but a display", node)
@@ -1929,10 +1925,13 @@ class Expressions:
             for key in sorted(drawn):
                 self.out(f"{name}->insert({self.literal(key)}, {drawn[key]}.detach().set_requires_grad(true));")
             return
-        for key, value in pairs:
-            text = self.code(key) if hasattr(key, "uid") else self.literal(key.value)
-            module = self.local_copy(value, "layer") if self.kind(value) and isinstance(self.kind(value), Module) else self.code(value)
-            self.out(f"{name}->update({{{{{text}, {module}.ptr()}}}});")
+        words = [self.code(key) if hasattr(key, "uid") else self.literal(key.value) for key, _ in pairs]
+        self.update(name, [(word, self.code(value)) for word, (_, value) in zip(words, pairs, strict=True)])
+
+    def update(self, name, pairs):
+        """Puts modules into an nn.ModuleDict; C++ evaluates a list in braces in its order."""
+        if pairs:
+            self.out(f"{name}->update({{{', '.join(f'{{{word}, {module}.ptr()}}' for word, module in pairs)}}});")
 
     def module_text(self, node):
         """A module as an entry of a container."""

@@ -275,6 +275,13 @@ def merge(kinds):
     return Many(tuple(some))
 
 
+def promoted(kind):
+    """What C++ holds where Python has a tensor or a number: a tensor."""
+    if isinstance(kind, Many) and any(isinstance(k, Tensor) for k in kind.kinds) and all(isinstance(k, Tensor) or k in NUMBERS for k in kind.kinds):
+        return merge([k for k in kind.kinds if isinstance(k, Tensor)])
+    return Tuple(tuple(map(promoted, kind.items))) if isinstance(kind, Tuple) else kind
+
+
 def is_numbers(kind):
     """Whether it is a tuple of numbers, words or slices of one kind, which C++ holds as a vector."""
     return isinstance(kind, Tuple) and bool(kind.items) and kind.items[0] in (*NUMBERS, STR, SLICE) and all(item == kind.items[0] for item in kind.items)

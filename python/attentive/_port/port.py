@@ -216,7 +216,8 @@ def build(options, folder):
     if options.train:
         training = case.Training(driver.loss, [t for t in runs[0].inputs], options.train, options.clip)
     if folder is not None:
-        case.write(f"{folder}/case.safetensors", driver.make, driver.calls, runs, translation.unseeded, training)
+        calls = [case.held(call, recorder.returns(tree)) for call, tree in zip(driver.calls, driver.trees[1:], strict=False)]
+        case.write(f"{folder}/case.safetensors", driver.make, calls, runs, translation.unseeded, training)
         about = project.About(loaded.name(loaded.main), options.class_name, options.command, skipped(loaded), training)
         translation.files = project.write(folder, options.name, translation, runs, about)
     return translation

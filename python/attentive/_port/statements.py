@@ -471,9 +471,17 @@ class Statements:
         if self.kind(value) == kinds.NONE or is_none(value):
             self.out(f"return {names.nothing(result, node)};")
             return
-        self.out(f"return {self.code(value)};")
+        self.out(f"return {self.held(self.code(value), self.kind(value), result)};")
+
+    @staticmethod
+    def held(code, kind, whole):
+        """The text of a value where a number may be held as a tensor."""
+        words = {kinds.INT: "torch::kLong", kinds.FLOAT: "torch::kFloat", kinds.BOOL: "torch::kBool"}
+        return f"torch::scalar_tensor({code}, {words[kind]})" if isinstance(whole, Tensor) and kind in words else code
 
     def returned_item(self, node, kind):
+        if isinstance(kind, Tensor) and self.kind(node) in kinds.NUMBERS:
+            return self.held(self.code(node), self.kind(node), kind)
         if isinstance(kind, Tuple) and not kinds.is_numbers(kind) and not isinstance(node, ast.Tuple) and self.is_vector(node):
             name = self.local_copy(node)
             return f"{cpp_type(kind, node)}{{{', '.join(f'{name}[{n}]' for n in range(len(kind.items)))}}}"
@@ -712,9 +720,8 @@ class Statements:
             return
         self.inline.pop(name, None)
         held = self.locals.get(name)
-        if kind in kinds.NUMBERS and isinstance(self.assigned_kind(name) if held is None else held, Tensor):
-            dtype = {kinds.INT: "torch::kLong", kinds.FLOAT: "torch::kFloat", kinds.BOOL: "torch::kBool"}[kind]
-            code, kind = f"torch::scalar_tensor({code}, {dtype})", Tensor("?", 0)
+        if kind in kinds.NUMBERS and isinstance(whole := self.assigned_kind(name) if held is None else held, Tensor):
+            code, kind = self.held(code, kind, whole), Tensor("?", 0)
             self.promoted.add(name)
         if held is not None and held != kinds.NONE:
             if cpp_type(held, node) == cpp_type(kind, node) or (held == kinds.FLOAT and kind == kinds.INT) or isinstance(held, Optional):
@@ -920,7 +927,7 @@ class Statements:
             return
         if isinstance(kind, Config):
             self.unit.struct(kind)
-        whole = merge([kind, self.unit.attribute_kind(recorder, name), *([recorder.members[name]] if recorder.members.get(name) else [])])
+        whole = kinds.promoted(merge([kind, self.unit.attribute_kind(recorder, name), *([recorder.members[name]] if recorder.members.get(name) else [])]))
         if isinstance(whole, Many) and all(isinstance(k, Class | Function) for k in whole.kinds):
             raise Refusal(f"self.{name} is {names.describe(whole)}; give it one value, or make it a module", node)
         if isinstance(whole, Many) and not isinstance(whole.kinds[0], Module) or isinstance(whole, kinds.Simple) and whole not in names.SIMPLE:
@@ -943,7 +950,7 @@ class Statements:
             self.unit.helper("set_buffer")
             self.out(f'{target} = set_buffer(*this, "{name}", {self.code(value)});')
         else:
-            code = self.code(value)
+            code = self.held(self.code(value), kind, whole)
             if isinstance(kind, Tuple) and self.is_vector(value) and kinds.is_tensors(kind):
                 recorder.set(name, List(merge(list(kind.items)), len(kind.items)))
             self.out(f"{target} = {code};")
@@ -1059,7 +1066,16 @@ class Statements:
             operation = {"+=": "add_", "-=": "sub_", "*=": "mul_", "/=": "div_"}.get(plain)
             if operation is None:
                 raise Refusal(f"`{ast.unparse(node)[:60]}`", node)
-            self.out(f"{self.primary(target.value)}.index({self.index(target.slice)}).{operation}({self.code(value)});")
+            whole, at = self.primary(target.value), self.index(target.slice)
+            parts = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
+            if not any(isinstance(self.kind(part), Tensor | List | Tuple) for part in parts):
+                self.out(f"{whole}.index({at}).{operation}({self.code(value)});")
+                return
+            if not all(isinstance(part, ast.Name | ast.Constant | ast.Slice) for part in parts):
+                name = self.fresh("at")
+                self.out(f"const std::vector<torch::indexing::TensorIndex> {name} = {at};")
+                at = name
+            self.out(f"{whole}.index_put_({at}, {whole}.index({at}).{operation}({self.code(value)}));")  # what tensors index is a copy
             return
         if isinstance(kind, List) and plain == "+=":
             self.unit.helper("joined")

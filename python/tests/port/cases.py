@@ -191,6 +191,7 @@ CLASSES = [
     idiom("AskedInTurn", "dim=4", "x=randn(B, 6, 4)", "x=randn(B, 6, 4), y=randn(B, 6, 4)"),
     idiom("ReadScores", "0.1", f"{HEADS}, {KEEP}", attention=5),
     idiom("LettersAndLists", "dim=4, word='gt', table=np.arange(4.0)", "randn(B, T, 4)"),
+    idiom("BalancedModel", "dim=4", "randn(B, T, 4)"),
     idiom("Counters", "dim=4", "x=randn(B, 6, 4)"),
     idiom("Replaced", "dim=8, side=3", "x=randn(B, 9, 8), y=randn(B, 9, 8)"),
     idiom("Grid", "32, torch.arange(320.0).view(10, 32).sin()", "randn(B, 2 * T, 32), T, 2"),
