@@ -71,11 +71,13 @@ class Translator(Expressions, Statements):
         self.lines, self.depth, self.ordered, self.hoisted = [], 0, set(), {}
         self.words = {}  # locals that are one string that the source writes
         self.declarations, self.dicts, self.displays, self.pointers, self.promoted, self.kept_lists, self.popped = {}, {}, {}, set(), set(), set(), set()
-        self.blind, self.base_call, self.stars, self.class_words, self.any_calls, self.standins, self.choices = False, "", {}, {}, set(), {}, {}
+        self.blind, self.base_call, self.stars, self.class_words, self.any_calls, self.choices = False, "", {}, {}, set(), {}
+        self.named_layers = set()  # local dicts of layers by their names
         self.set_again = set()  # targets of loops whose bodies give them other values
         self.outside = set()  # names that are declared outside of the block that sets them
         self.in_template = cls is not None and cls.template_parameters() != []
-        self.taken = set()
+        self.taken, self.local_names = set(), set()
+        function = self.function = self.named_apart(function)
         body = function.body
         document = ast.get_docstring(function, clean=False)
         self.body_nodes = body[1:] if document is not None else body
@@ -556,7 +558,7 @@ class ClassTranslation:
                 word = next((template[m] for m in template if m in self.argument_members(parameter.name)), "")
                 parameter.template = word
         translator.translate()
-        arguments = signature.text(translator.body_text() + translator.base_call)
+        arguments = signature.text(f"{translator.base_call}\n{translator.body_text()}")
         words = [p.template for p in signature.live() if p.template.isidentifier() and p.template not in template.values()]
         explicit = "explicit " if len(signature.live()) == 1 or (signature.live() and all(p.text for p in signature.live()[1:])) else ""
         head = f"  {explicit}{name}Impl({arguments}){' : ' + translator.base_call if translator.base_call else ''} {{"
@@ -589,10 +591,12 @@ class ClassTranslation:
         static = "static " if any(getattr(d, "id", "") in ("staticmethod", "classmethod") for d in tree.decorator_list) else ""
         overrides = name != "forward" and any(is_own(b) and name in self.unit.needed(b) for b in self.cls.__mro__[1:])
         static = "virtual " if derived and not static else static
-        rest = ["  template <class... Rest>"] if any(p.state == "rest" for p in signature.parameters) else []
+        rest = any(p.state == "rest" for p in signature.parameters)
+        words = [f"class {p.template}" for p in signature.live() if p.template.isidentifier()] + ["class... Rest"] * rest
         defaults = [f"{{{n}, torch::nn::AnyValue({any_default(p)})}}" for n, p in enumerate(signature.live()) if p.text and not rest]
         head = f"  {static}{signature.result} {cpp}({signature.text(translator.body_text())}){' override' if overrides and not static else ''} {{"
-        out = [*documentation(ast.get_docstring(tree), "  "), *rest, head, *indented(translator.lines, 2), "  }"]
+        made = [f"  template <{', '.join(words)}>"] if words else []
+        out = [*documentation(ast.get_docstring(tree), "  "), *made, head, *indented(translator.lines, 2), "  }"]
         if name == "forward" and defaults and self.unit.in_any_module(self.cls):
             out += ["", " protected:", f"  FORWARD_HAS_DEFAULT_ARGS({', '.join(defaults)})", "", " public:"]
         return out

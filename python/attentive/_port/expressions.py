@@ -66,8 +66,6 @@ class Expressions:
 
     def kind(self, node):
         """The kind of an expression, None if it never ran."""
-        if isinstance(node, ast.Attribute) and node.attr in self.standins and self.is_self(node.value):
-            return List(Many((Module(nn.Linear), Module(nn.ReLU))))  # of any class
         found = self.substituted.get(getattr(node, "uid", None))
         if found:
             return found[1]
@@ -83,6 +81,8 @@ class Expressions:
             return kind_of(value) if isinstance(value, bool | int | float | str) else None
         if isinstance(node, ast.GeneratorExp):
             return List(self.kind(node.elt))
+        if isinstance(node, ast.JoinedStr):
+            return kinds.STR
         if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "type" and not node.args and not node.keywords and isinstance(self.kind(node.func.value), Tensor):
             return kinds.DTYPE  # the name of a class of tensors, which is only handed back
         if isinstance(node, ast.Name) and self.locals.get(node.id) == kinds.DTYPE:
@@ -95,6 +95,8 @@ class Expressions:
             return List(Tuple(tuple(self.element_kind(self.kind(a), 0) for a in self.zipped(node))))
         if isinstance(node, ast.Call) and self.static(node.func) is itertools.product:
             return List(Tuple(tuple(self.element_kind(self.kind(a), 0) for a in self.factors(node))))
+        if isinstance(node, ast.Call) and self.static(node.func) is itertools.combinations:
+            return List(Tuple((self.element_kind(self.kind(node.args[0]), 0),) * self.count(node.args[1])))
         if isinstance(node, ast.Call) and self.static(node.func) is enumerate:
             return List(Tuple((kinds.INT, self.element_kind(self.kind(node.args[0]), 0))))
         if isinstance(node, ast.Call) and self.static(node.func) is map:
@@ -239,6 +241,8 @@ class Expressions:
 
     def condition(self, node):
         """An expression as a C++ condition."""
+        if isinstance(node, ast.BoolOp) and node.uid not in self.substituted:
+            return self.all_or_any(node)  # of whatever kinds: each operand is a condition
         if isinstance(self.kind(node), Function | Class):
             return "true"
         kind, code = self.kind(node), self.code(node)
@@ -253,7 +257,7 @@ class Expressions:
         if isinstance(kind, Optional):
             inner = "" if kind.kind == kinds.STR or isinstance(kind.kind, List | Size | Tuple) else f" && *{primary(code)} != 0"
             return f"{primary(code)}.has_value()" + (f" && *{primary(code)}" if kind.kind == kinds.BOOL else inner)
-        if isinstance(kind, List | Size | Tuple) or kind == kinds.STR:
+        if isinstance(kind, List | Size | Tuple | Map | kinds.Set) or kind == kinds.STR:
             return f"!{primary(code)}.empty()"
         if isinstance(kind, Module):
             return f"!{primary(code)}.is_empty()"
@@ -326,7 +330,7 @@ class Expressions:
         if ast.unparse(node) in ("self.__class__.__name__", "type(self).__name__") and len(set(self.values(node))) == 1:
             return self.literal(self.values(node)[0])
         if self.is_self(node.value) and self.cls is not None:
-            return self.standins.get(name) or self.own_attribute(node)
+            return self.own_attribute(node)
         value = self.static(node)
         if isinstance(value, types.FunctionType | types.BuiltinFunctionType):
             return self.function_value(value, node)
@@ -593,9 +597,11 @@ class Expressions:
         for part in node.values:
             if isinstance(part, ast.Constant):
                 parts.append(f"std::string({self.literal(part.value)})")
-            elif self.kind(part.value) in (kinds.INT, kinds.FLOAT) or part.format_spec is None:
+            elif part.format_spec is None and part.conversion == -1 and self.kind(part.value) in (kinds.INT, kinds.STR, None):
                 kind = self.kind(part.value)
                 parts.append(self.code(part.value) if kind == kinds.STR else f"std::to_string({self.code(part.value)})")
+            else:
+                raise Refusal(f"`{ast.unparse(node)[:60]}`: only words and whole numbers without a format are translated", node)
         return " + ".join(parts) or '""'
 
     # Operators.
@@ -720,16 +726,24 @@ class Expressions:
                 raise Refusal(f"`{ast.unparse(node)[:60]}`: the order of a set is not C++'s; sort it", node)
             items = self.local_copy(node, "items")
             return f"std::vector<{cpp_type(kind.item, node)}>({items}.begin(), {items}.end())"
-        if kind == kinds.STR:
-            self.unit.helper("letters")
-            return f"letters({code})"
-        return cpp_type(kind, node) + code if code.startswith("{") else code
+        return cpp_type(kind, node) + code if code.startswith("{") else f"std::string({code})" if code.startswith('"') else code
+
+    def letters(self, node):
+        """A list or a word as a vector."""
+        if self.kind(node) != kinds.STR:
+            return self.as_vector(node)
+        self.unit.helper("letters")
+        return f"letters({self.code(node)})"
 
     def code_BoolOp(self, node):
         conjunction = isinstance(node.op, ast.And)
         if not all(self.kind(value) in (kinds.BOOL, None) for value in node.values) and self.kind(node) not in (kinds.BOOL, None):
             return self.choice(node, conjunction)
-        parts = []
+        return self.all_or_any(node)
+
+    def all_or_any(self, node):
+        """`a and b` or `a or b` as a condition."""
+        conjunction, parts = isinstance(node.op, ast.And), []
         for value in node.values:
             if parts and self.never_asked(value):
                 test = (" && " if conjunction else " || ").join(parts)
@@ -796,6 +810,9 @@ class Expressions:
             return f"std::count({items}.begin(), {items}.end(), {self.code(left)}) {'>' if isinstance(sign, ast.In) else '=='} 0"
         if isinstance(sign, ast.In | ast.NotIn) and isinstance(self.kind(right), Map | kinds.Set) and not isinstance(right, ast.Set):
             return f"{self.primary(right)}.count({self.code(left)}) {'>' if isinstance(sign, ast.In) else '=='} 0"
+        keyed = isinstance(self.kind(right), Module) and self.kind(right).cls in (nn.ModuleDict, nn.ParameterDict)
+        if isinstance(sign, ast.In | ast.NotIn) and keyed:
+            return f"{'' if isinstance(sign, ast.In) else '!'}{self.primary(right)}->contains({self.code(left)})"
         if isinstance(sign, ast.In | ast.NotIn) and isinstance(right, ast.Name) and right.id in self.displays and isinstance(self.constant(left), str):
             return "true" if (self.constant(left) in dict(self.displays[right.id])) == isinstance(sign, ast.In) else "false"
         if self.blind and isinstance(left, ast.Call) and self.static(left.func) is type and isinstance(self.kind(left.args[0]), Tensor):
@@ -997,9 +1014,27 @@ class Expressions:
         if isinstance(value, ast.Attribute) and value.attr == "_modules" and isinstance(self.kind(node), Module):
             owner = "" if self.is_self(value.value) else f"{self.code(value.value)}->"
             return f"{owner}named_children()[{self.code(index)}]->as<{names.implementation(self.kind(node))}>()"
-        if kind == kinds.STR and isinstance(self.static(value), str) and len(set(self.values(node))) == 1:
-            return self.literal(self.values(node)[0], node)
+        if isinstance(kind, Config) and self.kind(index) == kinds.STR:
+            return self.entry_by_word(value, kind, index, node)
+        if kind == kinds.STR:
+            if isinstance(index, ast.Slice):
+                return self.slice_of(value, index)
+            self.unit.helper("item_at")
+            return f"std::string(1, item_at({self.as_vector(value)}, {self.code(index)}))"
         raise Refusal(f"`{ast.unparse(node)[:60]}`: {names.describe(kind)} cannot be indexed here", node)
+
+    def entry_by_word(self, value, kind, index, node):
+        """The field of a struct that a word names, which C++ reads as it runs."""
+        self.unit.struct(kind)
+        fields = self.unit.struct_fields(kind)
+        if len({cpp_type(kind_of(held), node) for held in fields.values()}) != 1:
+            raise Refusal(f"`{ast.unparse(node)[:60]}`: entries of several kinds; write an if", node)
+        word, owner = self.local_copy(index, "word"), self.local_copy(value, "entries")
+        tests = [f"{word} == {self.literal(name)}" for name in fields]
+        self.out(f"TORCH_CHECK({' || '.join(tests)}, {word}, {self.literal(' is no entry of ' + ast.unparse(value))});")
+        *texts, last = [f"{owner}.{identifier(name)}" for name in fields]
+        chosen = "".join(f"{test} ? {text} : " for test, text in zip(tests, texts, strict=False))
+        return f"({chosen}{last})" if texts else last
 
     def chosen(self, pairs, index, node):
         """The entry of a dict display that a word chooses."""
@@ -1011,7 +1046,7 @@ class Expressions:
     def slice_of(self, value, index):
         """A slice of a list or size."""
         kind = self.kind(value)
-        if not isinstance(kind, Size | List | Tuple):
+        if not isinstance(kind, Size | List | Tuple) and kind != kinds.STR:
             raise Refusal(f"a slice of {names.describe(kind)}", index)
         if not isinstance(index, ast.Slice):
             self.unit.helper("part_of")
@@ -1067,9 +1102,13 @@ class Expressions:
         if len(node.generators) == 1 and self.simple_unroll(generator):
             texts = [self.code_with(generator.target, part, node.elt) for part in generator.iter.elts]
             return f"std::vector<{cpp_type(item or self.kind(node.elt), node)}>{{{', '.join(texts)}}}"
+        type_text = f"std::vector<{cpp_type(item if item is not None else self.kind(node.elt), node)}>"
+        return self.gathered(node, type_text, lambda name: f"{name}.push_back({self.code(node.elt)})")
+
+    def gathered(self, node, type_text, put):
+        """The name of what a comprehension gathers; `put` is the text that adds an item to it."""
         name = self.fresh("items")
-        item = item if item is not None else self.kind(node.elt)
-        self.out(f"std::vector<{cpp_type(item, node)}> {name};")
+        self.out(f"{type_text} {name};")
 
         def body(at):
             tests = [self.condition(test) for test in node.generators[at].ifs]
@@ -1078,12 +1117,21 @@ class Expressions:
             if at + 1 < len(node.generators):
                 self.loop(node.generators[at + 1].iter, node.generators[at + 1].target, lambda: body(at + 1), node)
             else:
-                self.out(f"{name}.push_back({self.code(node.elt)});")
+                self.out(put(name) + ";")
 
-        self.loop(generator.iter, generator.target, lambda: body(0), node)
+        self.loop(node.generators[0].iter, node.generators[0].target, lambda: body(0), node)
         return name
 
     code_GeneratorExp = code_ListComp
+
+    def code_DictComp(self, node):
+        if not isinstance(self.kind(node), Map):
+            raise Refusal(f"`{ast.unparse(node)[:60]}` never ran, so its type is not known", node)
+        put = lambda name: f"{name}[{self.code(node.key)}] = {self.code(node.value)}"
+        return self.gathered(node, cpp_type(self.kind(node), node), put)
+
+    def code_SetComp(self, node):
+        return self.gathered(node, cpp_type(self.kind(node), node), lambda name: f"{name}.insert({self.code(node.elt)})")
 
     def simple_unroll(self, generator):
         return isinstance(generator.iter, ast.Tuple | ast.List) and isinstance(generator.target, ast.Name) and not generator.ifs
@@ -1338,6 +1386,9 @@ class Expressions:
             return f"static_cast<{names.SIMPLE[self.kind(node)]}>({target})"
         if kind == kinds.FLOAT and name == "is_integer":
             return f"(std::floor({target}) == {target})"
+        if kind == kinds.STR and name == "replace" and len(node.args) == 2:
+            self.unit.helper("replaced")
+            return f"replaced({target}, {', '.join(map(self.code, node.args))})"
         if kind == kinds.STR and name in ("endswith", "startswith") and len(node.args) == 1:
             return f"{target}.{name.removesuffix('with')}_with({self.code(node.args[0])})"
         values = set(self.values(node))
@@ -1349,9 +1400,10 @@ class Expressions:
         name = node.func.attr
         if name == "numpy" and self.path == DRIVER:
             return self.code(node.func.value)
-        if name == "tolist" and self.path == DRIVER:
-            given = self.primary(node.func.value)
-            return f"std::vector<int64_t>({given}.data_ptr<int64_t>(), {given}.data_ptr<int64_t>() + {given}.numel())"
+        listed = kinds.INT if self.path == DRIVER else getattr(self.kind(node), "item", None)
+        if name == "tolist" and listed in kinds.NUMBERS:
+            self.unit.helper("list_of")
+            return f"list_of<{cpp_type(listed)}>({self.code(node.func.value)})"
         if name == "type" and not node.args and not node.keywords:
             return f"{self.primary(node.func.value)}.scalar_type()"
         if self.kind(node.func.value).numpy and self.array_method(node) is not None:
@@ -1457,6 +1509,8 @@ class Expressions:
             return self.inlined(target, definition[1], [ast.copy_location(ast.Return(definition[1].body), node)], definition[0], node)
         if definition is not None:
             return self.checkpointed(definition[1], node) or self.call_function(target, definition, node)
+        if name == "cast" and module == "typing":
+            return self.code(node.args[1])
         if name == "deepcopy" and module == "copy":
             self.unit.helper("copy_of")
             self.unit.copies = True
@@ -1506,8 +1560,8 @@ class Expressions:
         given = [self.kind(a) for a in node.args]
         if name in _SCALAR_NUMPY and all(kind in kinds.NUMBERS for kind in given):
             return f"std::{ {'power': 'pow'}.get(name, name)}({', '.join(self.number(a) for a in node.args)})"
-        if name == "prod" and not isinstance(given[0], Tensor):
-            return self.call_prod(node)
+        if name in ("sum", "prod") and not isinstance(given[0], Tensor) and (name == "prod" or self.kind(node) == kinds.INT):
+            return getattr(self, f"call_{name}")(node)
         if name == "shape" and isinstance(given[0], Tensor):
             return f"{self.primary(node.args[0])}.sizes().vec()"
         starred = [getattr(item, "value", None) for item in getattr(node.args[0], "elts", ()) if isinstance(item, ast.Starred)] if node.args else []
@@ -1613,7 +1667,11 @@ class Expressions:
             raise Refusal(f"{getattr(target, '__module__', 'torch')}.{name} has no translation", node)
         if name == "multi_head_attention_forward":
             raise Refusal("F.multi_head_attention_forward has no translation; call an nn.MultiheadAttention", node)
-        equation = [] if name != "einsum" else [Operand("", kinds.STR, self.word(node.args[0]))]
+        equation = []
+        if name == "einsum":
+            word = self.word(node.args[0])
+            several = word is UNKNOWN and self.kind(node.args[0]) == kinds.STR
+            equation = [Operand(self.code(node.args[0]) if several else "", kinds.STR, word)]
         arguments = equation + [self.operand(a) for a in self.starless(node.args[len(equation):])]
         keywords = self.keywords(node)
         if None in keywords:
@@ -1629,6 +1687,15 @@ class Expressions:
         if name == "calculate_gain" and arguments and arguments[0].constant is UNKNOWN:
             self.unit.helper("calculate_gain")
             return f"calculate_gain({', '.join(a.code for a in (*arguments, *keywords.values()))})"
+        if name in ("_calculate_fan_in_and_fan_out", "_calculate_correct_fan"):
+            self.unit.includes_std.add("tuple")
+            weight, *mode = [*arguments, *keywords.values()]
+            mode = mode and mode[0].constant
+            fans = f"torch::nn::init::_calculate_fan_in_and_fan_out({weight.code})"
+            if name == "_calculate_correct_fan" and mode in ("fan_in", "fan_out"):
+                return f"std::get<{int(mode == 'fan_out')}>({fans})"
+            if name == "_calculate_fan_in_and_fan_out":  # a pair of numbers, which is a vector
+                return f"std::apply([](auto... fans) {{ return std::vector<int64_t>{{fans...}}; }}, {fans})"
         return self.at(node, schema.call, name, arguments, keywords, method=False, where=where)
 
     def call_einops(self, name, node):
@@ -1689,7 +1756,7 @@ class Expressions:
         if cls in (int, float, bool, str):
             return self.call_number(cls, node)
         if cls in (tuple, list):
-            return self.as_vector(node.args[0]) if node.args else "{}"
+            return self.letters(node.args[0]) if node.args else "{}"
         if cls is reversed:
             self.unit.helper("reversed_list")
             return f"reversed_list({self.as_vector(node.args[0])})"
@@ -1750,6 +1817,9 @@ class Expressions:
         kind = self.kind(argument)
         if kind == kinds.STR and self.code(argument).startswith('"'):
             return self.literal(cls(ast.literal_eval(self.code(argument))))
+        if kind == kinds.STR:
+            self.unit.helper("number_of")
+            return f"number_of<{cpp_type(self.kind(node), node)}>({self.code(argument)})"
         text = {int: "int64_t", float: "double"}[cls]
         if isinstance(kind, Tensor):
             return f"{self.primary(argument)}.item<{text}>()"
@@ -1813,9 +1883,12 @@ class Expressions:
                     self.out(f"for (const auto& parameter : {self.code(value)}) {name}->append(parameter);")
             return
         if cls is nn.Sequential and len(items) == 1 and isinstance(items[0], ast.Call) and getattr(self.static(items[0].func), "__name__", "") == "OrderedDict":
-            pairs = items[0].args[0].elts
+            pairs = items[0].args[0].elts if items[0].args else []
             for pair in pairs:
                 self.out(f"{name}->push_back({self.code(pair.elts[0])}, {self.module_text(pair.elts[1])});")
+            return
+        if cls is nn.Sequential and len(items) == 1 and isinstance(items[0], ast.Name) and items[0].id in self.named_layers:
+            self.out(f"for (const auto& layer : {identifier(items[0].id)}) {name}->push_back(layer.key(), layer.value());")
             return
         if cls is nn.Sequential and len(items) == 1 and isinstance(items[0], ast.Name) and items[0].id in self.dicts:
             for key, text in self.dicts[items[0].id]:
@@ -2152,6 +2225,18 @@ class Expressions:
         for items, part in reversed(list(zip(self.factors(node), parts, strict=True))):
             inner = functools.partial(self.loop, items, part, inner, node)
         inner()
+        return name
+
+    def call_combinations(self, node):
+        """itertools.combinations as a list of tuples."""
+        length, (item, _) = self.indexable(node.args[0], "@")
+        name, places = self.fresh("chosen"), [self.fresh("at") for _ in range(self.count(node.args[1]))]
+        self.out(f"std::vector<{cpp_type(self.element_kind(self.kind(node), 0), node)}> {name};")
+        for before, place in zip([None, *places], places, strict=False):
+            self.out(f"for (int64_t {place} = {before + ' + 1' if before else 0}; {place} < {length}; ++{place})")
+            self.depth += 1
+        self.out(f"{name}.push_back({{{', '.join(item.replace('@', place) for place in places)}}});")
+        self.depth -= len(places)
         return name
 
     def call_any(self, node):

@@ -166,6 +166,10 @@ class Many(Kind):
     kinds: tuple
 
 
+class Entries(dict):
+    """A dict that a comprehension made: its keys may be words, which C++ does not know before."""
+
+
 def kind_of(value):
     """The kind of one value."""
     if isinstance(value, torch.Tensor):
@@ -174,7 +178,7 @@ def kind_of(value):
         return Tensor(letter, value.dim())
     if value is None:
         return NONE
-    if isinstance(value, enum.Enum):
+    if isinstance(value, enum.Enum) and not isinstance(value, enum.IntEnum):
         return Function(value)  # a constant
     if type(value) is int and abs(value) >= 2**63:
         return Many((Simple("an integer beyond 64 bits"),))
@@ -221,10 +225,13 @@ def kind_of(value):
 
 
 def map_kind(value):
-    """The kind of a dict whose keys are no words, None for anything else."""
-    if not isinstance(value, dict) or all(isinstance(key, str) for key in value):
+    """The kind of a dict whose keys are no words, or that a comprehension made of values of one kind; None for anything else."""
+    words = isinstance(value, dict) and all(isinstance(key, str) for key in value)
+    if not isinstance(value, dict) or words and not (isinstance(value, Entries) and value):
         return None
     key, item = (merge([kind_of(part) for part in parts]) for parts in (value, value.values()))
+    if words and isinstance(item, Many):
+        return None
     comparable = key in NUMBERS or is_numbers(key)
     return Map(key, item, comparable and list(value) == sorted(value))
 

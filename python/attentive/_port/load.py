@@ -598,7 +598,7 @@ class _Activations(dict):
 
 
 class _Usual(ast.NodeTransformer):
-    """Writes as usual: Base.__init__(self, ...), self.__setattr__(name, value), and self.x, a list that becomes self.x = ModuleList(self.x)."""
+    """Writes as usual: Base.__init__(self, ...) and self.__setattr__(name, value)."""
 
     base = None  # the class's only base
 
@@ -606,22 +606,6 @@ class _Usual(ast.NodeTransformer):
         outer, self.base = self.base, _dotted(node.bases[0]).rpartition(".")[2] if len(node.bases) == 1 else None
         self.generic_visit(node)
         self.base = outer
-        return node
-
-    def visit_FunctionDef(self, node):
-        self.generic_visit(node)
-        names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-        for at, part in enumerate(node.body if node.name == "__init__" else ()):
-            call = part.value if isinstance(part, ast.Assign) else None
-            if isinstance(call, ast.Call) and _dotted(call.func).endswith(("ModuleList", "Sequential")) and len(call.args) == 1:
-                name = ast.unparse(part.targets[0])
-                before = [n for earlier in node.body[:at] for n in ast.walk(earlier)]
-                if ast.unparse(call.args[0]) in (name, f"*{name}") and any(
-                    isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == name and isinstance(n.value, ast.List) for n in before):
-                    words = itertools.accumulate(itertools.repeat("_"), initial=part.targets[0].attr + "_list")
-                    rename = _Local(name, next(word for word in words if word not in names))
-                    node.body[:at] = [rename.visit(earlier) for earlier in node.body[:at]]
-                    call.args[0] = rename.visit(call.args[0])
         return node
 
     def visit_Call(self, node):
@@ -634,17 +618,6 @@ class _Usual(ast.NodeTransformer):
             node.args.insert(0, node.func.value)
             node.func = ast.copy_location(ast.Name("setattr", ast.Load()), node)
         return node
-
-
-class _Local(ast.NodeTransformer):
-    """Makes an attribute of self a local name."""
-
-    def __init__(self, text, name):
-        self.text, self.name = text, name
-
-    def visit_Attribute(self, node):
-        self.generic_visit(node)
-        return ast.copy_location(ast.Name(self.name, node.ctx), node) if ast.unparse(node) == self.text else node
 
 
 def _plain(node):

@@ -8,7 +8,7 @@ import itertools
 import torch
 from torch import nn
 
-from .kinds import NONE, kind_of, merge
+from .kinds import NONE, Entries, kind_of, merge
 
 HOOK = "_attentive_port"
 _uids = itertools.count(1)
@@ -73,6 +73,10 @@ class Recorder:
             if len(values) < 64:
                 values[(owner, type(value), value)] = None
         return value
+
+    def entries(self, uid, value):
+        """Notes the dict of a comprehension and returns it."""
+        return self.see(uid, Entries(value))
 
     def enter(self, uid, names):
         """A function begins; `names` are its arguments."""
@@ -183,8 +187,12 @@ class _Wrap(ast.NodeTransformer):
         return self._wrapped(node, uid) if isinstance(getattr(node, "ctx", None) or ast.Load(), ast.Load) else node
 
     visit_Attribute = visit_Name = visit_BinOp = visit_Compare = visit_BoolOp = visit_UnaryOp = visit_IfExp = _expression
-    visit_Tuple = visit_List = visit_Dict = visit_ListComp = visit_Set = _expression
+    visit_Tuple = visit_List = visit_Dict = visit_ListComp = visit_Set = visit_SetComp = _expression
     visit_Lambda = visit_Constant = _expression
+
+    def visit_DictComp(self, node):
+        self.generic_visit(node)
+        return self._hook("entries", ast.Constant(node.uid), node, at=node)
 
     def visit_GeneratorExp(self, node):
         self.generic_visit(node)

@@ -62,7 +62,7 @@ def literal(value):
     if isinstance(value, int):
         if not -(2**63) < value < 2**63:
             raise Refusal(f"{value} does not fit into 64 bits")
-        return str(value)
+        return str(int(value))
     if isinstance(value, float):
         if math.isnan(value):
             return "std::numeric_limits<double>::quiet_NaN()"
@@ -381,11 +381,12 @@ def _legacy_tensor(args, kwargs, what, method):
 
 
 def _einsum(args, kwargs, what, method):
-    if not isinstance(args[0].constant, str):
-        raise Refusal("torch.einsum needs its equation as a constant word")
+    equation = literal(args[0].constant) if isinstance(args[0].constant, str) else args[0].code
+    if not equation:
+        raise Refusal("torch.einsum needs its equation as a word")
     rest = args[1:]
     listed = rest[0].code if len(rest) == 1 and not isinstance(rest[0].kind, Tensor) else f"{{{', '.join(operand.code for operand in rest)}}}"
-    return f"torch::einsum({literal(args[0].constant)}, {listed})"
+    return f"torch::einsum({equation}, {listed})"
 
 
 def _starred(args, kwargs, what, method):

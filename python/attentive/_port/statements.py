@@ -1,6 +1,8 @@
 """Statements of Python as statements of C++."""
 
 import ast
+import collections
+import copy
 import functools
 import inspect
 import re
@@ -17,6 +19,12 @@ _CONTAINERS = (nn.ModuleList, nn.Sequential, nn.ModuleDict, nn.ParameterList, nn
 _BLOCKS = (ast.If, ast.For, ast.While, ast.With)
 
 
+def tells(node):
+    """Whether it is a call that only tells what happens: prints, logs or warns."""
+    text = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+    return text == "print" or text.startswith(("logger.", "logging.", "warnings."))
+
+
 def stored_names(node):
     return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
 
@@ -29,8 +37,76 @@ def changed_names(*trees):
     return {n.id for n in [*called, *(n.value for n in nodes if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store))] if isinstance(n, ast.Name)}
 
 
+def member_of(node):
+    """The name of an attribute of self, None for any other node."""
+    return node.attr if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self" else None
+
+
+class _Apart(ast.NodeTransformer):
+    """Puts a local in the place of a member."""
+
+    def __init__(self, member, name):
+        self.member, self.name = member, name
+
+    def visit_Attribute(self, node):
+        if member_of(node) != self.member:
+            return self.generic_visit(node)
+        local = ast.copy_location(ast.Name(self.name, node.ctx), node)
+        local.uid = node.uid
+        return local
+
+
 class Statements:
     """The part of a function's translation that knows statements. See emit.Translator for the fields."""
+
+    def named_apart(self, function):
+        """The function with locals for what members hold before they become modules, where statements of one block show it."""
+        stored = collections.Counter(member_of(n) for n in ast.walk(function) if isinstance(getattr(n, "ctx", None), ast.Store))
+        if self.cls is None or not any(count > 1 for name, count in stored.items() if name):
+            return function
+        function = copy.deepcopy(function)
+        blocks = [block for part in ast.walk(function) for block in (getattr(part, "body", ()), getattr(part, "orelse", ()))]
+        for block in (block for block in blocks if isinstance(block, list)):
+            alone = [(at, s) for at, s in enumerate(block) if isinstance(s, ast.Assign) and len(s.targets) == 1]
+            for member, at in {member_of(s.targets[0]): at for at, s in alone}.items():
+                first = next((n for n, s in enumerate(block[:at]) if any(member_of(part) == member for part in ast.walk(s))), at)
+                if member and first < at and self.is_apart(member, block[first:at], block[at].value):
+                    name, used = f"{member}_before", {getattr(n, "id", getattr(n, "arg", None)) for n in ast.walk(function)}
+                    name += "_" * (name in used)
+                    block[first:at] = [_Apart(member, name).visit(s) for s in block[first:at]]
+                    block[at].value = _Apart(member, name).visit(block[at].value)
+                    if isinstance(self.kind(block[first].value), Module):  # an nn.ModuleList that only gathers layers
+                        items = List(Many((Module(nn.Linear), Module(nn.ReLU))))  # of any class
+                        block[first].value = self.stand_for("std::vector<torch::nn::AnyModule>()", items, block[first].value)
+        return function
+
+    def is_apart(self, member, before, value):
+        """Whether a member is given what is no module, and nothing else sees that until `value`, a module, takes its place."""
+        held, parts, recorder = before[0], [part for s in (*before, value) for part in ast.walk(s)], self.unit.recorder
+        kind = recorder.kind(value, self.owners)
+        sets = isinstance(held, ast.Assign) and len(held.targets) == 1 and member_of(held.targets[0]) == member
+        if not sets or not all(isinstance(k, Module) for k in getattr(kind, "kinds", (kind,))):
+            return False
+        for part in parts:
+            method = member_of(part.func) if isinstance(part, ast.Call) else None
+            if method and self.mentions(method, member) or isinstance(part, ast.Lambda | ast.FunctionDef | ast.Return):
+                return False
+        whole = sum(isinstance(part, ast.Name) and part.id == "self" for part in parts) - sum(map(bool, map(member_of, parts)))
+        if whole or any(member_of(part) == member for part in ast.walk(held.value)):
+            return False
+        loads = [part for part in parts if member_of(part) == member and isinstance(part.ctx, ast.Load)]
+        seen = [recorder.kind(part, self.owners) for part in (held.value, *loads)]
+        if seen[0] == Module(nn.ModuleList) and kind == Module(nn.Sequential):
+            return isinstance(held.value, ast.Call) and not held.value.args
+        return seen[0] is not None and not any(k == kinds.NONE or isinstance(k, Module | Many) for k in seen)
+
+    def mentions(self, method, member, seen=()):
+        """Whether a method of the class, or one that it calls, mentions a member."""
+        definition = self.unit.loaded.definition(getattr(self.cls.cls, method, None))
+        text = ast.unparse(definition[1]) if definition else ""
+        called = set(re.findall(r"self\.(\w+)\(", text)) - {method, *seen}
+        return bool(re.search(rf"self\.{member}\b|'{member}'", text)) or any(
+            self.mentions(other, member, (method, *seen)) for other in called)
 
     def statements(self, body):
         for at, statement in enumerate(body):
@@ -313,10 +389,9 @@ class Statements:
             if name in ("seed", "manual_seed_all", "seed_all") and "torch.manual_seed" not in ast.unparse(function):
                 self.note(f"{self.unit.loaded.place(self.path, node.lineno)}: `{ast.unparse(node)[:60]}` was left out, which seeds generators that the translation does not use")
                 return
-            if self.kind(value) == kinds.NONE and self.only_asserts(value):
+            if self.kind(value) == kinds.NONE and self.only_tells(value):
                 return
-            if name == "print" or (isinstance(function, ast.Attribute) and (
-                ast.unparse(function).startswith(("logger.", "logging.", "warnings.")) or names.is_setting(self.kind(function.value)))):
+            if name == "print" or tells(value) or isinstance(function, ast.Attribute) and names.is_setting(self.kind(function.value)):
                 return
             if super_call(value) is not None:
                 if super_call(value) == "__init__":
@@ -421,13 +496,15 @@ class Statements:
             return True
         return False
 
-    def only_asserts(self, call):
-        """Whether a call is of an own function that does nothing but assert."""
+    def only_tells(self, call):
+        """Whether a call is of an own function that does nothing but assert or tell."""
         target = self.static(call.func)
         definition = self.unit.loaded.definition(target) if inspect.isfunction(target) else None
-        return definition is not None and isinstance(definition[1], ast.FunctionDef) and any(isinstance(s, ast.Assert) for s in definition[1].body) and all(
-            isinstance(s, ast.Assert) or isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant)
-            or isinstance(s, ast.Assign) and all(isinstance(t, ast.Name) for t in s.targets) for s in definition[1].body)
+        effect = lambda s: isinstance(s, ast.Assert) or isinstance(s, ast.Expr) and tells(s.value)
+        body = definition[1].body if definition is not None and isinstance(definition[1], ast.FunctionDef) else []
+        return any(map(effect, body)) and all(
+            effect(s) or isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant)
+            or isinstance(s, ast.Assign) and all(isinstance(t, ast.Name) for t in s.targets) for s in body)
 
     def statement_Assert(self, node):
         try:
@@ -524,7 +601,10 @@ class Statements:
 
     def set_item(self, target, value, node):
         kind = self.kind(target.value)
-        if isinstance(kind, Tensor):
+        if isinstance(target.value, ast.Name) and target.value.id in self.named_layers:
+            layer = self.module_text(value)
+            self.out(f"{identifier(target.value.id)}.insert({self.code(target.slice)}, torch::nn::AnyModule({layer}));")
+        elif isinstance(kind, Tensor):
             self.out(f"{self.primary(target.value)}.index_put_({self.index(target.slice)}, {self.code(value)});")
         elif isinstance(kind, List) and (isinstance(target.slice, ast.Slice) or self.kind(target.slice) == kinds.SLICE):
             self.put_part(target, value, node)
@@ -574,6 +654,10 @@ class Statements:
             self.out(f"torch::nn::{cls.__name__} {identifier(name)};")
             self.locals[name] = kind
             self.fill(cls, identifier(name), value)
+            return
+        if isinstance(kind, Config) and self.names_layers(name, value, kind):
+            self.named_layers.add(name)
+            self.out(f"torch::OrderedDict<std::string, torch::nn::AnyModule> {identifier(name)};")
             return
         if isinstance(kind, Config | Map) and isinstance(value, ast.Dict | ast.Call) and self.is_display_only(name, value) and self.bind_display(name, value):
             return
@@ -639,6 +723,16 @@ class Statements:
             if not (isinstance(parent, ast.keyword) and parent.arg is None or isinstance(parent, ast.Call) and self.static(parent.func) in (nn.ModuleDict, nn.Sequential)):
                 return False
         return True
+
+    def names_layers(self, name, value, kind):
+        """Whether a local dict, empty at first, only gathers layers by their names for an nn.Sequential."""
+        empty = isinstance(value, ast.Call) and not value.args and not value.keywords
+        parents = [node for node in ast.walk(self.function) for child in ast.iter_child_nodes(node)
+                   if isinstance(child, ast.Name) and child.id == name and isinstance(child.ctx, ast.Load)]
+        filled = [node for node in parents if isinstance(node, ast.Call) and self.static(node.func) is nn.Sequential]
+        entries = [node for node in parents if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)]
+        only = filled and len(filled) + len(entries) == len(parents)
+        return empty and only and all(isinstance(layer, nn.Module) for layer in kind.fields().values())
 
     def bind_display(self, name, value):
         """A dict that is only handed on: modules for an nn.ModuleDict, or `**` arguments."""
@@ -873,21 +967,10 @@ class Statements:
         """`self.name = value`."""
         if isinstance(value, ast.Lambda) and self.kind(value) == kinds.CALLABLE:
             self.keep_lambda(name, value, node)
-        elif self.constructor and self.stands_in(name, value):
-            self.standins[name] = self.fresh(f"{name}_items")
-            self.out(f"std::vector<torch::nn::AnyModule> {self.standins[name]};")
         elif not names.is_setting(self.kind(value)):
             self.store_member(name, value, node)
-            self.standins.pop(name, None)
             if isinstance(value, ast.Name) and isinstance(self.kind(value), List) and value.id in self.locals and self.changes(value.id):
                 self.renamed[value.id] = self.member(name)  # another name of the member's list
-
-    def stands_in(self, name, value):
-        """Whether a list is only gathered under the name of a member that becomes an nn.Sequential."""
-        empty = isinstance(value, ast.List) and not value.elts or isinstance(value, ast.Call) and not value.args and self.static(value.func) is nn.ModuleList
-        final = self.unit.attribute_kind(self.cls, name) if empty else None
-        classes = [k.cls for k in (final.kinds if isinstance(final, Many) else (final,)) if isinstance(k, Module)]
-        return nn.Sequential in classes and nn.ModuleList not in classes
 
     def keep_lambda(self, name, value, node):
         """A lambda that is a member is written out where it is called; what it keeps has to be a member."""
@@ -985,11 +1068,8 @@ class Statements:
         elif isinstance(kind, Many):
             self.out(f"{target} = torch::nn::AnyModule({self.code(value)});")
             self.out(f'{self.registers(name)}("{name}", {target}.ptr());')
-        elif cls in _CONTAINERS:
-            self.out(f'{target} = {self.registers(name)}("{name}", torch::nn::{cls.__name__}());')
-            self.fill(cls, target, value)
         else:
-            code = self.code(value)
+            code = f"torch::nn::{cls.__name__}()" if cls in _CONTAINERS else self.code(value)
             if not self.constructor and not self.cls.inherited(name) and name not in self.cls.registered:
                 self.out(f'{target} = {target}.is_empty() ? register_module("{name}", {code}) : replace_module("{name}", {code});')
             elif self.cls.base is nn.Sequential and self.constructor:
@@ -997,6 +1077,8 @@ class Statements:
                 self.out(f'push_back("{name}", {target});')  # Sequential's forward runs it
             else:
                 self.out(f'{target} = {self.registers(name)}("{name}", {code});')
+            if cls in _CONTAINERS:
+                self.fill(cls, target, value)
 
     def registers(self, name):
         """register_module, or replace_module where a base class set the member before."""
@@ -1451,7 +1533,7 @@ class Statements:
             if isinstance(kind, Tuple) and isinstance(items, ast.Name) and not self.is_vector(items):
                 code = "{" + ", ".join(map(self.code, self.starless([ast.copy_location(ast.Starred(items, ast.Load()), items)]))) + "}"
             else:
-                code = self.as_vector(items) if kind == kinds.STR else self.code(items)
+                code = self.letters(items) if kind == kinds.STR else self.code(items)
             if isinstance(items, ast.Tuple | ast.List) and isinstance(item, Module):
                 raise Refusal("a loop over a display of modules", node)
             return self.iterate_values(code if not code.startswith("{") else f"std::vector<{cpp_type(item, node)}>{code}", item, target, node)
@@ -1634,7 +1716,7 @@ class Statements:
         if isinstance(kind, List | Size | Tuple) or kind in (kinds.RANGE, kinds.STR):
             if kind == kinds.STR or code.startswith("{") or not code.replace("->", "").replace("_", "").isalnum():
                 name = self.fresh("items")
-                self.out(f"const auto {name} = {self.as_vector(node) if not isinstance(node, ast.Tuple) else f'std::vector<{cpp_type(self.element_kind(kind, 0), node)}>{code}'};")
+                self.out(f"const auto {name} = {self.letters(node) if not isinstance(node, ast.Tuple) else f'std::vector<{cpp_type(self.element_kind(kind, 0), node)}>{code}'};")
                 code = name
             return f"static_cast<int64_t>({code}.size())", (f"{code}[{counter}]", self.element_kind(kind, 0))
         raise Refusal(f"a loop over `{ast.unparse(node)[:50]}`, {names.describe(kind)}", node)

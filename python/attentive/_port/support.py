@@ -34,13 +34,12 @@ std::vector<T> repeated(const std::vector<T>& items, int64_t times) {
   for (int64_t n = 0; n < times; ++n) all.insert(all.end(), items.begin(), items.end());
   return all;
 }""",
-    "part_of": """/// Python's items[low:high:step] of a list.
-template <class T>
-std::vector<T> part_of(const std::vector<T>& items, int64_t low, int64_t high = std::numeric_limits<int64_t>::max(),
-                       int64_t step = 1) {
+    "part_of": """/// Python's items[low:high:step] of a list or a word.
+template <class Items>
+Items part_of(const Items& items, int64_t low, int64_t high = std::numeric_limits<int64_t>::max(), int64_t step = 1) {
   const auto size = static_cast<int64_t>(items.size());
   const auto within = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size); };
-  std::vector<T> part;
+  Items part;
   for (int64_t at = within(low); at < within(high); at += step) part.push_back(items[at]);
   return part;
 }""",
@@ -131,6 +130,27 @@ torch::Tensor array_of(const std::vector<T>& items) {
 template <class T>
 std::vector<T> reversed_list(const std::vector<T>& items) {
   return std::vector<T>(items.rbegin(), items.rend());
+}""",
+    "list_of": """/// Python's list of a tensor's numbers.
+template <class T>
+std::vector<T> list_of(const torch::Tensor& tensor) {
+  TORCH_CHECK(tensor.dim() == 1, "the list of a tensor of one dimension");
+  const auto numbers = tensor.to(torch::kCPU, c10::CppTypeToScalarType<T>::value).contiguous();
+  return std::vector<T>(numbers.template data_ptr<T>(), numbers.template data_ptr<T>() + numbers.numel());
+}""",
+    "number_of": """/// Python's int(word) or float(word).
+template <class T>
+T number_of(const std::string& word) {
+  size_t end = 0;
+  const T number = std::is_integral_v<T> ? static_cast<T>(std::stoll(word, &end)) : static_cast<T>(std::stod(word, &end));
+  TORCH_CHECK(end == word.size(), word, " is no number");
+  return number;
+}""",
+    "replaced": """/// Python's text.replace(old, by).
+inline std::string replaced(std::string text, const std::string& old, const std::string& by) {
+  TORCH_CHECK(!old.empty(), "replace of an empty word");
+  for (size_t at = text.find(old); at != std::string::npos; at = text.find(old, at + by.size())) text.replace(at, old.size(), by);
+  return text;
 }""",
     "item_at": """/// Python's items[n], which counts from behind where n is negative.
 template <class Items>

@@ -197,6 +197,10 @@ CLASSES = [
     idiom("Grid", "32, torch.arange(320.0).view(10, 32).sin()", "randn(B, 2 * T, 32), T, 2"),
     idiom("PackedLSTM", "32", f"{X}, arange(T, T - B, -1)"),
     idiom("Memories", "32", f"{X}, ones(B, T, 32).tril(3)"),
+    idiom("HeldBefore", "32, word='wide'", X, f"{X}, ones(T)", f"{X}, zeros(T)"),
+    idiom("Columns", "dict(kind_of=1, place=0, day=2), [('kind_of', 4), ('place', 3)], 'top4'",
+          "randint(0, 3, (B, 3)), randint(1, 3, (B,))"),
+    idiom("EveryPair", "32", "randn(B, 6, 32)"),
     idiom("Batch", "20, 16", "SimpleNamespace(ids=randint(1, 20, (B, T)), mask=ones(B, T))"),
 ]
 

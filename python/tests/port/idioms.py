@@ -1,11 +1,15 @@
 """Classes of ways to write Python that are not about attention: numpy's tables, plain objects, dicts, lists of parameters."""
 
 import copy
+import enum
 import functools
 import itertools
+import logging
 import math
+from collections import OrderedDict
 from dataclasses import dataclass
 from operator import itemgetter
+from typing import cast
 
 import numpy as np
 import torch
@@ -1159,3 +1163,136 @@ class BalancedModel(nn.Module):
             x, loss = layer(x)
             total += loss
         return x, total, self.layers[0].loss + self.layers[1].loss
+
+
+class HeldBefore(nn.Module):
+    """Members that are a number or a list before they become the module made of it; tests whose operands are of any kind."""
+
+    def __init__(self, width, drop=0.1, tail=2, word="", twice=False):
+        super().__init__()
+        self.drop = drop
+        self.inner = nn.ModuleList([nn.Dropout(self.drop) for _ in range(tail)])
+        self.drop = nn.Dropout(self.drop)
+        self.add_rest(width, tail)
+        if word:
+            self.width = width
+            self.width = nn.Linear(self.width, self.width, bias=False)
+        self.twice, self.word = twice, word
+        if width and not twice:
+            self.norm = nn.LayerNorm(width)
+        else:
+            self.norm = nn.Identity()
+
+    def add_rest(self, width, tail):
+        self.rest = [nn.Linear(width, width), nn.Tanh()]
+        if self.drop is not None:
+            self.rest.append(self.drop)
+        for _ in range(tail - 1):
+            self.rest += [nn.Linear(width, width), nn.GELU()]
+        self.rest = nn.Sequential(*self.rest)
+
+    def forward(self, x, keep=None):
+        y = self.norm(x)
+        if keep is not None and torch.all(keep > 0):
+            y = y + 1
+        if self.word and not self.twice and keep is not None:
+            y = self.width(y)
+        if not (keep is not None and self.drop.p):
+            y = y * 2
+        for layer in self.inner:
+            y = layer(y)
+        return self.rest(y)
+
+
+class Columns(nn.Module):
+    """Dicts that comprehensions make, entries that words name, parts of words, numbers in words, lists of a tensor's numbers."""
+
+    def __init__(self, columns, entries, method):
+        super().__init__()
+        self.columns, self.entries = columns, entries
+        self.names = {name: name.replace("_", "") for name, _ in entries}
+        self.first = len({size for _, size in entries if size > 2})
+        self.embed = nn.ModuleDict({"embed_" + self.names[name]: nn.Embedding(size, 8) for name, size in entries})
+        self.places = [self.columns[name] for name, _ in entries]
+        self.total = np.sum([size for _, size in entries])
+        self.count, self.scale, self.letter = int(method[3:]), float(method[3:5]), method[0]
+        self.rnn = nn.GRU(8, 8, batch_first=True)
+
+    def forward(self, x, lengths):
+        parts = [self.embed["embed_" + self.names[name]](x[:, self.columns[name]]) for name, _ in self.entries]
+        key = f"embed_{self.letter}"
+        y = torch.stack(parts, 1) + x[:, self.places].unsqueeze(-1)
+        if key in self.embed:
+            y = y + self.embed[key].weight[0]
+        packed = nn.utils.rnn.pack_padded_sequence(y, lengths.tolist(), batch_first=True, enforce_sorted=False)
+        y, _ = nn.utils.rnn.pad_packed_sequence(self.rnn(packed)[0], batch_first=True)
+        y = y - y.mean(dim=torch.arange(1, y.dim()).tolist(), keepdim=True)
+        return y * sum(torch.linspace(0, 1, self.count).tolist()) * self.scale + self.first + self.total
+
+
+class Axis(enum.IntEnum):
+    batch = 0
+    place = 1
+    feature = 2
+
+
+def told(x, path):
+    name = path.split("/")[-1]
+    logging.debug("%s %s", name, x.shape)
+
+
+class Triangle(nn.Module):
+    """An equation that each instance has, and axes of an IntEnum."""
+
+    def __init__(self, width, way):
+        super().__init__()
+        self.equation = "bij, bik -> bjk" if way == "in" else "bji, bki -> bjk"
+        self.fc = nn.Linear(width, width)
+        fan, _ = nn.init._calculate_fan_in_and_fan_out(self.fc.weight)
+        nn.init.uniform_(self.fc.bias, -1 / fan, 1 / nn.init._calculate_correct_fan(self.fc.weight, "fan_out"))
+
+    def forward(self, x):
+        y = self.fc(x).transpose(Axis.place, Axis.feature)
+        told(y, "triangle/turned")
+        return torch.einsum(self.equation, y, y).softmax(dim=Axis.feature)
+
+
+class NormScale(nn.Module):
+    def __init__(self, width, scale):
+        super().__init__()
+        self.norm, self.scale = nn.LayerNorm(width), scale
+
+
+class Plus(NormScale):
+    """A layer of any class is handed to a method; the constructor ends with a remark."""
+
+    def __init__(self, width, scale):
+        super().__init__(width, scale)
+        self.steps = 1  # not counted
+
+    def forward(self, x, layer):
+        return x + self.scale * layer(self.norm(x))
+
+
+class EveryPair(nn.Module):
+    """Layers named in a dict, and every pair of a list."""
+
+    def __init__(self, width, fields=3):
+        super().__init__()
+        named = OrderedDict()
+        for n in range(2):
+            named[f"fc{n}"] = nn.Linear(width, width)
+            named[f"act{n}"] = nn.Tanh()
+        self.mlp = nn.Sequential(named)
+        self.mixes = nn.ModuleList([nn.Linear(width, width) for i, j in itertools.combinations(range(fields), 2)])
+        self.inner, self.outer = Triangle(width, "in"), Triangle(width, "out")
+        self.plus = Plus(width, 0.5)
+
+    def forward(self, x):
+        x = cast(torch.Tensor, x)
+        parts = torch.chunk(x, 3, dim=1)
+        pairs = [self.mixes[n](pair[0]) * pair[1] for n, pair in enumerate(itertools.combinations(parts, 2))]
+        triples = [a * b + c for a, b, c in itertools.combinations(pairs, 3)]
+        y = torch.cat(pairs + triples, dim=1)
+        y = self.plus(self.plus(y, self.mlp), self.mixes[0])
+        return (self.inner(y) @ self.inner(y)).sum() + self.outer(y)
