@@ -158,8 +158,9 @@ def einsum(operands, pattern):
     return f'torch::einsum("{equation}", {{{", ".join(operand.code for operand in operands)}}})'
 
 
-def layer(pattern, sizes, rank=None):
-    """einops.layers.torch.Rearrange of tensors of that many dimensions."""
-    code = rearrange(Operand("x", Tensor("?", rank)), pattern, sizes)
+def layer(pattern, sizes, rank=None, how=None):
+    """einops.layers.torch.Rearrange, or Reduce by `how`, of tensors of that many dimensions."""
+    x = Operand("x", Tensor("?", rank))
+    code = rearrange(x, pattern, sizes) if how is None else reduce(x, pattern, how, sizes)
     capture = "=" if any(not size.isdigit() for size in sizes.values()) else ""
     return f"torch::nn::Functional([{capture}](const torch::Tensor& x) {{ return {code}; }})"

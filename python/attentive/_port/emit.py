@@ -30,6 +30,10 @@ class Parameter:
     keyword: bool = False  # an entry of **kwargs
     text: str = ""  # of the default
 
+    def is_reference(self):
+        """Whether it is a torch::nn::Module&."""
+        return self.kind == Module(nn.Module) and not self.template
+
 
 @dataclasses.dataclass
 class Signature:
@@ -73,6 +77,7 @@ class Translator(Expressions, Statements):
         self.declarations, self.dicts, self.displays, self.pointers, self.promoted, self.kept_lists, self.popped = {}, {}, {}, set(), set(), set(), set()
         self.blind, self.base_call, self.stars, self.class_words, self.any_calls, self.choices = False, "", {}, {}, set(), {}
         self.named_layers = set()  # local dicts of layers by their names
+        self.references = set()  # names that are a torch::nn::Module&
         self.set_again = set()  # targets of loops whose bodies give them other values
         self.outside = set()  # names that are declared outside of the block that sets them
         self.in_template = cls is not None and cls.template_parameters() != []
@@ -107,6 +112,9 @@ class Translator(Expressions, Statements):
     def note(self, text):
         self.unit.notes.append(text)
 
+    def note_left_out(self, node, why):
+        self.note(f"{self.unit.loaded.place(self.path, node.lineno)}: `{ast.unparse(node)[:60]}` was left out, {why}")
+
     # The head.
 
     def signature(self):
@@ -123,6 +131,7 @@ class Translator(Expressions, Statements):
                     self.local_names.discard(parameter.name)
                 elif parameter.state == "live":
                     self.locals[parameter.name] = parameter.kind
+                    self.references |= {parameter.name} if parameter.is_reference() else set()
             entries = [p.name for p in self._signature.parameters if p.keyword]
             if self.function.args.kwarg is not None and not any(p.state == "rest" for p in self._signature.parameters) and (
                 entries or self.unit.recorder.no_keywords(self.function, self.function.args.kwarg.arg)):
@@ -319,7 +328,8 @@ class Translator(Expressions, Statements):
             if parameter.name in given:
                 value = given[parameter.name]
                 fresh = parameter.template.endswith("&") and isinstance(value, ast.Call)  # a reference needs a name
-                text = self.mutable_copy(value) if fresh else self.argument(value, parameter.kind)
+                held = self.referred(value) if parameter.is_reference() else None
+                text = held or (self.mutable_copy(value) if fresh else self.argument(value, parameter.kind))
                 texts.append(names.nothing(parameter.kind) if text == "{}" and constructor is not None else text)  # a holder hands on anything but {}
             elif parameter.default is inspect.Parameter.empty and rest == ["rest..."]:
                 continue
@@ -327,6 +337,18 @@ class Translator(Expressions, Statements):
                 text = parameter.text or self.default_text(parameter, node)
                 texts.append(cpp_type(parameter.kind, node) + text if text.startswith("{") and text != "{}" else text)
         return texts + rest
+
+    def is_reference(self, node):
+        """Whether it is a name that C++ holds as a torch::nn::Module&."""
+        return isinstance(node, ast.Name) and node.id in self.references and node.id not in self.narrowed
+
+    def referred(self, node):
+        """A module as a torch::nn::Module&."""
+        return "*this" if self.is_self(node) else self.code(node) if self.is_reference(node) else f"*{self.primary(node)}"
+
+    def reached(self, node):
+        """A module's text with what stands before the name of a member."""
+        return "" if self.is_self(node) else f"{self.code(node)}{'.' if self.is_reference(node) else '->'}"
 
     def is_rest(self, node):
         arguments = self.function.args
@@ -530,7 +552,15 @@ class ClassTranslation:
         out += [head] if head else []
         out += [f"class {name}Impl : public {base} {{", " public:", *constructor, ""]
         if self.base is nn.Sequential and "forward" not in self.methods:
-            done["forward"] = ["  torch::Tensor forward(const torch::Tensor& x) {", "    return torch::nn::SequentialImpl::forward(x);", "  }"]
+            lasts = {type(child) for m in self.unit.instances.get(self.cls, {}).values() for child in list(m)[-1:]}
+            forwards = [self.unit.loaded.definition(last.forward) for last in lasts if "forward" in vars(last)]
+            result = merge([self.unit.recorder.returns(found[1]) for found in forwards if found])
+            text, of = "torch::Tensor", ""
+            if isinstance(result, Tuple):
+                text = cpp_type(result, self.tree)
+                of = f"<{text}>"
+            head = f"  {text} forward(const torch::Tensor& x) {{"
+            done["forward"] = [head, f"    return torch::nn::SequentialImpl::forward{of}(x);", "  }"]
         for text in [done[m] for m in dict.fromkeys([*self.methods, *done]) if m in done]:
             out += [*text, ""]
         out += self.moves()
@@ -644,6 +674,8 @@ class ClassTranslation:
                 elif self.unit.is_stored(self, member, "_parameters"):
                     value = f'copy->parameters_["{member}"] = {value}.set_requires_grad({text}.requires_grad())'
                 out.append(f"    if ({text}.defined()) copy->{text} = {value};")
+            elif kinds.is_tensors(kind) and any(isinstance(v, nn.Parameter) for v in getattr(example, member, None) or ()):
+                raise Refusal(f"self.{member} is a list of parameters of a module that is copied; C++ would keep the first one's", self.tree)
         return [*out, "    return copy;", "  }", ""]
 
     def member_lines(self, template):
@@ -880,6 +912,12 @@ class Unit:
                for value in values}
         return own.pop() if len(own) == 1 else None
 
+    def read_anywhere(self, cls, name):
+        """Whether the user's sources, or that of PyTorch's class `cls`, mention an attribute other than to set it."""
+        nodes = (node for source in self.loaded.sources.values() for node in ast.walk(source.tree))
+        return hasattr(cls, name) or any(f"self.{name}" in inspect.getsource(base) for base in cls.__mro__[:-1]) or any(
+            getattr(n, "attr", None) == name and isinstance(n.ctx, ast.Load) or getattr(n, "value", None) == name for n in nodes)
+
     def is_stored(self, translation, name, where):
         return any(getattr(module, where).get(name) is not None for cls, found in self.instances.items() if issubclass(cls, translation.cls) for module in found.values())
 
@@ -993,8 +1031,10 @@ class Unit:
         if kind == kinds.Simple("module"):
             raise Refusal(f"{name} of {tree.name} is a Python module", argument, self.loaded.name(path))
         template = ""
+        if isinstance(kind, Module | Many) and self.of_any_class(tree, name):
+            kind = Module(nn.Module)
         if isinstance(kind, Many) and all(isinstance(k, Module) for k in kind.kinds):
-            asks = re.search(r"\bisinstance\(|__class__\.__name__|type\(\w+\)\.__name__|\.apply\(", ast.unparse(tree))  # of any class
+            asks = re.search(r"\bisinstance\(|\.__class__\b|\btype\(|\.apply\(", ast.unparse(tree))  # of any class
             template = "" if asks or owners is not None else f"{name[:1].upper()}{name[1:]}"
             kind = Module(nn.Module)
         if isinstance(kind, Many):
@@ -1005,6 +1045,14 @@ class Unit:
         if default is not inspect.Parameter.empty:
             parameter.text = self.parameter_default(default, kind, argument, path)
         return parameter
+
+    @staticmethod
+    def of_any_class(tree, name):
+        """Whether all that a function does with an argument, a module, is to call methods that any module has."""
+        parents = {id(child): node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+        uses = [parents[id(n)] for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == name]
+        return bool(uses) and not any("self" == a.arg for a in tree.args.args) and all(
+            isinstance(use, ast.Attribute) and use.attr in ANY_MODULE and isinstance(parents[id(use)], ast.Call) for use in uses)
 
     def parameter_default(self, default, kind, argument, path):
         if default is None:
@@ -1162,6 +1210,7 @@ class Unit:
         return plans, declined
 
 
+ANY_MODULE = set("parameters buffers modules children named_parameters named_buffers named_children apply".split())
 _DECORATORS = {"staticmethod", "classmethod", "property", "cached_property", "abstractmethod", "export", "ignore", "unused", "script", "compile",
                "script_if_tracing", "lru_cache", "cache", "override", "no_type_check", "use_kernel_forward_from_hub", "use_kernel_func_from_hub", "typechecked", "jaxtyped", "overload", "autocast"}
 

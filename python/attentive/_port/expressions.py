@@ -1198,8 +1198,7 @@ class Expressions:
             owner = self.kind(function.value)
             if isinstance(owner, Tensor):
                 return self.tensor_method(node)
-            if function.attr == "apply" and isinstance(function.value, ast.Name) and self.locals.get(function.value.id) == Module(nn.Module):
-                owner = Module(nn.Module)
+            owner = Module(nn.Module) if self.is_reference(function.value) else owner
             if isinstance(owner, Module) and not isinstance(kind, Module):
                 return self.module_method(node, owner)
             if isinstance(owner, List | Size | Map | kinds.Set) or is_numbers(owner) and function.attr in ("index", "count") or (isinstance(owner, Config) and function.attr in ("get", "items", "keys", "values")) or owner in (kinds.STR, *kinds.NUMBERS) or (
@@ -1295,7 +1294,7 @@ class Expressions:
     def module_method(self, node, kind):
         name = node.func.attr
         target = self.code(node.func.value)
-        if is_own(kind.cls):
+        if is_own(kind.cls) and (self.unit.overrides(kind.cls, name) or not hasattr(nn.Module, name)):
             self.unit.need_method(kind.cls, name)
             return f"{target}->{names.member(name, self.unit.class_names) if name != 'forward' else name}({', '.join(self.bind(getattr(kind.cls, name), node))})"
         if name == "forward":
@@ -1307,9 +1306,9 @@ class Expressions:
         if name in ("append", "add_module") and kind.cls in (nn.ModuleList, nn.Sequential):
             return f"{target}->push_back({', '.join(map(self.module_text, node.args))})"
         if name == "apply" and inspect.isfunction(self.static(node.args[0])):
-            return self.apply_function(self.static(node.args[0]), target if kind.cls is nn.Module else f"*{target}", node)
+            return self.apply_function(self.static(node.args[0]), self.referred(node.func.value), node)
         if name in ("parameters", "buffers", "modules", "children", "flatten_parameters"):
-            return f"{target}->{name}()"
+            return f"{self.reached(node.func.value)}{name}()"
         if name in ("double", "float", "half", "bfloat16", "to", "eval", "train", "requires_grad_"):
             return self.changed_module(target, name, node)
         if name == "reset_parameters" and issubclass(kind.cls, nn.Linear | nn.modules.conv._ConvNd | nn.Embedding | nn.Bilinear | nn.LayerNorm | nn.GroupNorm | nn.modules.batchnorm._BatchNorm):
@@ -1329,7 +1328,10 @@ class Expressions:
             value = self.code(node.args[0]) if node.args else "true"
             self.out(f"for (auto& parameter : {target}->parameters()) parameter.set_requires_grad({value});")
         else:
-            values = [a for a in (*node.args, *(k.value for k in node.keywords)) if self.kind(a) != kinds.NONE]
+            given = [*node.args, *(k.value for k in node.keywords)]
+            values = [a for a in given if self.kind(a) not in (kinds.NONE, kinds.FORMAT)]
+            for layout in [a for a in given if self.kind(a) == kinds.FORMAT]:
+                self.note_left_out(layout, "which changes no number")
             if dtype or values:
                 self.out(f"{target}->to({dtype or ', '.join(self.code(a) for a in values)});")
         return target
@@ -1861,12 +1863,13 @@ class Expressions:
         return text
 
     def einops_layer(self, cls, node):
-        sizes = {keyword.arg: self.code(keyword.value) for keyword in node.keywords}
-        pattern = self.constant(node.args[0])
-        if cls.__name__ != "Rearrange" or not isinstance(pattern, str):
+        given = dict(zip(("pattern", "reduction"), node.args, strict=False)) | {k.arg: k.value for k in node.keywords}
+        pattern, how = (self.constant(given.pop(name)) if name in given else None for name in ("pattern", "reduction"))
+        sizes = {name: self.code(value) for name, value in given.items()}
+        if cls.__name__ not in ("Rearrange", "Reduce") or not isinstance(pattern, str):
             raise Refusal(f"einops' layer {cls.__name__}; call the function in forward", node)
         ranks = {getattr(layer, "rank", None) for layer in self.modules(node)}
-        return self.at(node, einops.layer, pattern, sizes, ranks.pop() if len(ranks) == 1 else None)
+        return self.at(node, einops.layer, pattern, sizes, ranks.pop() if len(ranks) == 1 else None, how)
 
     def fill(self, cls, name, node):
         """Statements that put the modules, or the parameters, of a constructor call into a container."""

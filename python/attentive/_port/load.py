@@ -5,6 +5,7 @@ import argparse
 import ast
 import builtins
 import collections
+import copy
 import dataclasses
 import enum
 import functools
@@ -598,7 +599,7 @@ class _Activations(dict):
 
 
 class _Usual(ast.NodeTransformer):
-    """Writes as usual: Base.__init__(self, ...) and self.__setattr__(name, value)."""
+    """Writes as usual: Base.__init__(self, ...), self.__setattr__(name, value), and a match of plain values, which is an if."""
 
     base = None  # the class's only base
 
@@ -607,6 +608,20 @@ class _Usual(ast.NodeTransformer):
         self.generic_visit(node)
         self.base = outer
         return node
+
+    def visit_Match(self, node):
+        self.generic_visit(node)
+        plain = isinstance(node.subject, ast.Name | ast.Attribute)
+        subject = node.subject if plain else ast.Name("matched", ast.Load())
+        tests = [_match_test(subject, case) for case in node.cases]
+        if None in tests:
+            return node
+        chain = []
+        for case, test in reversed(list(zip(node.cases, tests, strict=True))):
+            last = isinstance(test, ast.Constant) and test.value is True
+            chain = case.body if last else [ast.copy_location(ast.If(test, case.body, chain), case.pattern)]
+        before = [] if plain else [ast.copy_location(ast.Assign([ast.Name("matched", ast.Store())], node.subject), node)]
+        return [ast.fix_missing_locations(part) for part in before + chain]
 
     def visit_Call(self, node):
         self.generic_visit(node)
@@ -618,6 +633,32 @@ class _Usual(ast.NodeTransformer):
             node.args.insert(0, node.func.value)
             node.func = ast.copy_location(ast.Name("setattr", ast.Load()), node)
         return node
+
+
+def _match_test(subject, case):
+    """The test that a case of a match stands for, None where its pattern is more than values and `_`."""
+
+    def test(pattern):
+        if isinstance(pattern, ast.MatchOr):
+            tests = [test(part) for part in pattern.patterns]
+            return None if None in tests else ast.BoolOp(ast.Or(), tests)
+        if isinstance(pattern, ast.MatchAs) and pattern.pattern is None and pattern.name is None:
+            return ast.Constant(True)
+        value = ast.Constant(pattern.value) if isinstance(pattern, ast.MatchSingleton) else getattr(pattern, "value", None)
+        sign = ast.Is() if isinstance(pattern, ast.MatchSingleton) else ast.Eq()
+        return value and ast.Compare(copy.deepcopy(subject), [sign], [value])
+
+    found = test(case.pattern)
+    if found is not None and case.guard is not None:
+        found = case.guard if isinstance(found, ast.Constant) else ast.BoolOp(ast.And(), [found, case.guard])
+    return found and ast.fix_missing_locations(_moved(found, case.pattern))
+
+
+def _moved(tree, place):
+    """A tree at another place of the source."""
+    for part in ast.walk(tree):
+        ast.copy_location(part, place)
+    return tree
 
 
 def _plain(node):

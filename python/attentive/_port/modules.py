@@ -290,7 +290,8 @@ def attribute(cls, object, name):
         return f"std::vector<int64_t>({sizes}->begin(), {sizes}->end())"
     if name in _LISTS or name not in _parameters(cls.__init__, cls.__name__):
         raise Refusal(f"torch.nn.{cls.__name__}.{name} is not translated; keep the value in an attribute of your own")
-    return f"{object}->options.{_RENAMED.get(name, name)}()"
+    given = ".value()" if name in ("padding_idx", "max_norm") else ""  # None has no text
+    return f"{object}->options.{_RENAMED.get(name, name)}(){given}"
 
 
 _HEADERS = {

@@ -54,6 +54,7 @@ SIMPLE = {
     kinds.BOOL: "bool",
     kinds.STR: "std::string",
     kinds.DTYPE: "torch::Dtype",
+    kinds.FORMAT: "torch::MemoryFormat",
     kinds.DEVICE: "torch::Device",
     kinds.PACKED: "torch::nn::utils::rnn::PackedSequence",
     kinds.SLICE: "torch::indexing::Slice",

@@ -343,8 +343,9 @@ def unseeded(driver):
     finally:
         torch._C._set_deterministic_algorithms(before[0])
         torch.utils.deterministic.fill_uninitialized_memory = before[1]
-    missing = [name for name, value in modules[0].items() if value.is_floating_point() and bool(value.isnan().any())]
-    return missing, [name for name, value in modules[0].items() if len(value.unique()) > 1 and torch.equal(value, modules[1][name])]
+    missing = [name for name, value in modules[0].items() if bool(value.isnan().any())]
+    varied = [name for name, value in modules[0].items() if bool((value != value.flatten()[:1]).any())]
+    return missing, [name for name in varied if torch.equal(modules[0][name], modules[1][name])]
 
 
 def skipped(loaded):

@@ -249,6 +249,11 @@ class _Wrap(ast.NodeTransformer):
             node.orelse = self._block(node.orelse, node.uid, "orelse")
         return node
 
+    def visit_match_case(self, node):
+        node.guard = node.guard and self.visit(node.guard)
+        node.body = [self.visit(statement) for statement in node.body]
+        return node
+
     def visit_Return(self, node):
         if node.value is not None:
             value = self.visit(node.value)

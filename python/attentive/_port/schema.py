@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 
 from .kinds import (
-    BOOL, DEVICE, DTYPE, FLOAT, INT, NONE, NUMBERS, STR, UNKNOWN, List, Operand, Optional, Refusal, Size, Tensor, Tuple,
-    is_numbers, is_tensors, kind_of,
+    BOOL, DEVICE, DTYPE, FLOAT, FORMAT, INT, NONE, NUMBERS, RANGE, STR, UNKNOWN, List, Operand, Optional, Refusal, Size, Tensor,
+    Tuple, is_numbers, is_tensors, kind_of,
 )  # fmt: skip
 
 DTYPES = {
@@ -85,6 +85,9 @@ def literal(value):
     value = value.dtype if type(value) is type(torch.FloatTensor) else value
     if value in DTYPES if isinstance(value, torch.dtype) else False:
         return DTYPES[value]
+    if isinstance(value, torch.memory_format):
+        words = str(value).removeprefix("torch.").removesuffix("_format").split("_")
+        return f"torch::MemoryFormat::{''.join(map(str.title, words))}"
     if isinstance(value, torch.device):
         return f'torch::Device("{value}")'
     raise Refusal(f"a value of type {type(value).__name__} cannot be written as a constant in C++")
@@ -297,7 +300,7 @@ def _to(args, kwargs, what, method):
     for name, operand in [*((None, operand) for operand in args[1:]), *kwargs.items()]:
         kind = operand.kind.kind if isinstance(operand.kind, Optional) else operand.kind
         role = {DTYPE: "dtype", DEVICE: "device", STR: "device"}.get(kind, "other" if isinstance(kind, Tensor) else None)
-        if name == "memory_format" or name == "copy" and operand.constant is not False or role is None and kind not in (BOOL, NONE):
+        if name == "copy" and operand.constant is not False or role is None and kind not in (BOOL, NONE):
             raise Refusal(f"{what}: {name or 'this argument'} is not translated; give a dtype, a device or a tensor")
         if role:
             found[role] = operand
@@ -348,8 +351,9 @@ def _numbers(operand, what):
         if flat.dim() == 1 and flat.numel() < 2:
             return f"std::vector<{'double' if flat.is_floating_point() else 'int64_t'}>{literal(flat.tolist())}"
         return literal(flat.tolist()) if not flat.is_floating_point() else literal(torch.tensor(operand.constant, dtype=torch.float64).tolist())
-    items = kind.items if isinstance(kind, Tuple) else (INT if isinstance(kind, Size) else kind.item,) * len(parts or [0])
-    if parts is None and isinstance(kind, Size | List) and items[0] in (INT, FLOAT):
+    item = INT if isinstance(kind, Size) or kind == RANGE else getattr(kind, "item", None)
+    items = kind.items if isinstance(kind, Tuple) else (item,) * len(parts or [0])
+    if parts is None and (isinstance(kind, Size | List) and item in (INT, FLOAT) or kind == RANGE):
         return operand.code
     if parts is None or any(not (item in NUMBERS or isinstance(item, List | Tuple)) for item in items):
         raise Refusal(f"{what} of these values is not translated; use torch.stack, torch.cat or a list of numbers")
@@ -475,10 +479,11 @@ def _grid_sample(args, kwargs, what, method):
 
 def _embedding(args, kwargs, what, method):
     given = _named("input weight padding_idx max_norm norm_type scale_grad_by_freq sparse", args, kwargs, what)
-    if "max_norm" in given:
-        raise Refusal(f"{what}: max_norm is not translated; use nn.Embedding")
-    if "padding_idx" in given and not (isinstance(given["padding_idx"].constant, int) and given["padding_idx"].constant >= 0):
-        raise Refusal(f"{what}: padding_idx has to be a constant that is not negative")
+    index = given.get("padding_idx")
+    if "max_norm" in given or index is not None and not (isinstance(index.constant, int) and index.constant >= 0):
+        options = "".join(f".{name}({operand.code})" for name, operand in given.items() if name not in ("input", "weight"))
+        space, tensors = "torch::nn::functional", f"{given['input'].code}, {given['weight'].code}"
+        return f"{space}::embedding({tensors}, {space}::EmbeddingFuncOptions(){options})"
     operands = {("indices" if name == "input" else name): operand for name, operand in given.items() if name != "norm_type"}
     return _aten("embedding", [], operands, what)
 
@@ -606,7 +611,15 @@ def call(name, args, kwargs, *, method, where="torch"):
     args, kwargs = list(args), dict(kwargs)
     if name in _REFUSED:
         raise Refusal(f"{what} {_REFUSED[name]}")
-    for key in ("generator", "memory_format", "out"):
+    layout = kwargs.pop("memory_format", Operand("", NONE))
+    if layout.kind == FORMAT and (name in ("clone", "contiguous", "to") or name.endswith("_like")):
+        text = call(name, args, kwargs, method=method, where=where)
+        if name != "to":
+            return f"{text[:-1]}{'' if text.endswith('()') else ', '}{layout.code})"
+        return text if layout.code.endswith("Preserve") else f"{text}.contiguous({layout.code})"
+    if layout.kind != NONE:
+        raise Refusal(f"{what}: memory_format is not translated; leave it out")
+    for key in ("generator", "out"):
         if key in kwargs and kwargs.pop(key).kind != NONE:
             raise Refusal(f"{what}: {key} is not translated; leave it out")
     for key in ("non_blocking", "pin_memory"):

@@ -16,6 +16,10 @@ from .kinds import Class, Config, Function, List, Many, Map, Module, Optional, R
 from .names import cpp_type, identifier
 
 _CONTAINERS = (nn.ModuleList, nn.Sequential, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
+_TELLING = set(
+    "print format sum len str int float round max min numel size dim parameters named_parameters children named_children "
+    "modules named_modules".split()
+)
 _BLOCKS = (ast.If, ast.For, ast.While, ast.With)
 
 
@@ -387,9 +391,12 @@ class Statements:
                 self.statement_Assert(ast.copy_location(ast.Assert(value.args[0], value.args[1]), node))
                 return
             if name in ("seed", "manual_seed_all", "seed_all") and "torch.manual_seed" not in ast.unparse(function):
-                self.note(f"{self.unit.loaded.place(self.path, node.lineno)}: `{ast.unparse(node)[:60]}` was left out, which seeds generators that the translation does not use")
+                self.note_left_out(node, "which seeds generators that the translation does not use")
                 return
-            if self.kind(value) == kinds.NONE and self.only_tells(value):
+            if self.kind(value) == kinds.NONE and self.only_asserts(value):
+                return
+            if self.only_tells(value):
+                self.note_left_out(node, "which only prints")
                 return
             if name == "print" or tells(value) or isinstance(function, ast.Attribute) and names.is_setting(self.kind(function.value)):
                 return
@@ -497,6 +504,20 @@ class Statements:
         return False
 
     def only_tells(self, call):
+        """Whether a call is of an own function or method that prints, and does nothing else than to count."""
+        own = self.cls is not None and self.is_self(getattr(call.func, "value", None))
+        target = getattr(self.cls.cls, call.func.attr, None) if own else self.static(call.func)
+        definition = self.unit.loaded.definition(target) if inspect.isfunction(target) else None
+        if definition is None or not isinstance(definition[1], ast.FunctionDef):
+            return False
+        nodes = [n for statement in definition[1].body for n in ast.walk(statement)]
+        calls = [getattr(n.func, "id", getattr(n.func, "attr", "")) for n in nodes if isinstance(n, ast.Call)]
+        plain = ast.Expr | ast.Assign | ast.AugAssign | ast.For | ast.If | ast.Return | ast.Pass
+        stored = [n for n in nodes if isinstance(getattr(n, "ctx", None), ast.Store)]
+        return "print" in calls and set(calls) <= _TELLING and all(isinstance(n, ast.Name | ast.Tuple) for n in stored) and all(
+            isinstance(n, plain) for n in nodes if isinstance(n, ast.stmt))
+
+    def only_asserts(self, call):
         """Whether a call is of an own function that does nothing but assert or tell."""
         target = self.static(call.func)
         definition = self.unit.loaded.definition(target) if inspect.isfunction(target) else None
@@ -1091,7 +1112,7 @@ class Statements:
         """`a.b = value` where a is a module: tied weights."""
         kind = self.kind(target.value)
         if kind == kinds.Simple("module") and "backends" in ast.unparse(target) + getattr(self.static(target.value), "__name__", ""):
-            self.note(f"{self.unit.loaded.place(self.path, node.lineno)}: `{ast.unparse(node)[:60]}` was left out, a setting of a device")
+            self.note_left_out(node, "a setting of a device")
             return
         if isinstance(kind, Config):
             self.set_field(target.value, target.attr, value, kind, node)
@@ -1120,10 +1141,14 @@ class Statements:
             self.out(f"{self.primary(target.value)}{text};")
             return
         if isinstance(self.kind(target.value), Tensor) and not hasattr(torch.Tensor, target.attr):
-            self.note(f"{self.unit.loaded.place(self.path, node.lineno)}: `{ast.unparse(node)[:60]}` was left out, an attribute that torch.Tensor does not have")
+            self.note_left_out(node, "an attribute that torch.Tensor does not have")
             return
         if not self.constructor and isinstance(kind, Module) and is_own(kind.cls) and self.kind(value) in kinds.NUMBERS:
             self.out(f"{self.code(target.value)}->{names.member(target.attr)} = {self.code(value)};")
+            return
+        foreign = isinstance(kind, Module) and not is_own(kind.cls) and not self.draws(value)
+        if foreign and not self.unit.read_anywhere(kind.cls, target.attr):
+            self.note_left_out(node, "which nothing reads")
             return
         raise Refusal(f"`{ast.unparse(node)[:60]}` sets an attribute of {names.describe(kind)}", node)
 
@@ -1144,10 +1169,14 @@ class Statements:
             ast.copy_location(part, target)
             part.uid = -next(self.unit.counter)
         self.substitute_target(load, target, kind)
-        if isinstance(target, ast.Subscript) and isinstance(kind, Tensor):
+        data = isinstance(target, ast.Attribute) and target.attr == "data" and isinstance(self.kind(target.value), Tensor)
+        if data or isinstance(target, ast.Subscript) and isinstance(kind, Tensor):
             operation = {"+=": "add_", "-=": "sub_", "*=": "mul_", "/=": "div_"}.get(plain)
             if operation is None:
                 raise Refusal(f"`{ast.unparse(node)[:60]}`", node)
+            if data:
+                self.out(f"{self.primary(target.value)}.detach().{operation}({self.code(value)});")
+                return
             whole, at = self.primary(target.value), self.index(target.slice)
             parts = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
             if not any(isinstance(self.kind(part), Tensor | List | Tuple) for part in parts):
@@ -1281,19 +1310,38 @@ class Statements:
         return None
 
     def one_isinstance(self, test):
-        """`isinstance(m, A) or isinstance(m, B)` as `isinstance(m, (A, B))`; any other test as it is."""
-        parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or) else []
-        if parts and all(isinstance(p, ast.Call) and getattr(p.func, "id", "") == "isinstance" for p in parts) and len({ast.unparse(p.args[0]) for p in parts}) == 1:
+        """`isinstance(m, A) or isinstance(m, B)` as `isinstance(m, (A, B))`, and `type(m) == A` as an isinstance that is `exact`;
+        any other test as it is."""
+        if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq | ast.Is | ast.In) and len(test.ops) == 1:
+            left, classes = test.left, test.comparators[0]
+            typed = isinstance(left, ast.Call) and self.static(left.func) is type and len(left.args) == 1
+            held = left.args[0] if typed else left.value if isinstance(left, ast.Attribute) and left.attr == "__class__" else None
+            if held is not None:
+                if isinstance(classes, ast.List | ast.Set):
+                    classes = ast.copy_location(ast.Tuple(classes.elts, ast.Load()), classes)
+                one = ast.copy_location(ast.Call(ast.Name("isinstance", ast.Load()), [held, classes], []), test)
+                one.uid, one.exact = test.uid, True
+                return one
+        either = isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or)
+        parts = [self.one_isinstance(value) for value in test.values] if either else []
+        if parts and all(isinstance(p, ast.Call) and getattr(p.func, "id", "") == "isinstance" for p in parts) and len(
+            {(ast.unparse(p.args[0]), hasattr(p, "exact")) for p in parts}) == 1:
             classes = [c for p in parts for c in (p.args[1].elts if isinstance(p.args[1], ast.Tuple) else [p.args[1]])]
             both = ast.copy_location(ast.Call(parts[0].func, [parts[0].args[0], ast.Tuple(classes, ast.Load())], []), test)
             both.uid = both.args[1].uid = test.uid
+            vars(both).update({"exact": True} if hasattr(parts[0], "exact") else {})
             return both
         return test
 
-    def is_switch(self, node):
-        test = self.one_isinstance(node.test)
+    def switch_test(self, node):
+        """The test of an if that a switch by class asks, and the conditions that follow it."""
+        test, further = node.test, []
         if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
-            test = test.values[0]
+            test, further = test.values[0], test.values[1:]
+        return self.one_isinstance(test), further
+
+    def is_switch(self, node):
+        test, _ = self.switch_test(node)
         if self.name_test(test):
             return True
         if isinstance(test, ast.Call) and test.args and getattr(test.args[0], "id", None) in self.narrowed:
@@ -1308,9 +1356,7 @@ class Statements:
         """`if isinstance(m, nn.Linear): ...` where m is a module of any class."""
         if not self.is_switch(node):
             return False
-        test, further = self.one_isinstance(node.test), []
-        if isinstance(test, ast.BoolOp):
-            test, further = test.values[0], test.values[1:]
+        test, further = self.switch_test(node)
         by_name = self.name_test(test)
         if by_name:
             name = by_name[0]
@@ -1320,8 +1366,13 @@ class Statements:
             classes = self.static(test.args[1])
         if classes is None and isinstance(test.args[1], ast.Tuple):
             classes = tuple(self.static(item) for item in test.args[1].elts)
-        first = True
-        for cls in classes if isinstance(classes, tuple) else (classes,):
+        classes, first = classes if isinstance(classes, tuple) else (classes,), True
+        exact = by_name or hasattr(test, "exact")
+        inner = nn.modules.linear.NonDynamicallyQuantizableLinear
+        if exact and nn.Linear in classes and not (by_name and by_name[1](inner.__name__)) and any(
+            type(m) is inner for n in ast.walk(self.function) if getattr(n, "id", None) == name for m in self.modules(n)):
+            raise Refusal("the out_proj of nn.MultiheadAttention is of another class than nn.Linear, but not in C++; use isinstance", node)
+        for cls in classes:
             if cls is None or (is_own(cls) and cls not in self.unit.classes) or (not is_own(cls) and not modules.known(cls)):
                 continue
             local = self.fresh(cls.__name__.lower())
@@ -1329,6 +1380,8 @@ class Statements:
             kind = self.unit.resolve(Module(cls), lambda: [])
             self.narrowed[name], self.renamed[name] = kind, local
             more = "".join(f" && {primary(self.condition(part))}" for part in further)
+            if exact and any(issubclass(other, cls) and other not in (*classes, inner) for other in self.unit.instances):
+                more = f" && typeid(*{local}) == typeid({names.implementation(kind)}){more}"
             more = f"; {local} != nullptr{more}" if more else ""
             self.out(f"{'if' if first else '} else if'} (auto* {local} = {identifier(name)}.as<{names.implementation(kind)}>(){more}) {{")
             first, at = False, len(self.lines)
@@ -1422,6 +1475,9 @@ class Statements:
         self.depth -= 1
         self.out("}")
 
+    def statement_Match(self, node):
+        raise Refusal("a match whose patterns are more than values and `_` has no translation; write an if", node)
+
     def statement_Break(self, node):
         self.out("break;")
 
@@ -1514,7 +1570,7 @@ class Statements:
             return self.iterate_map(held, target, method, node)
         if method in ("items", "values", "keys") and isinstance(self.kind(items.func.value), Module):
             return self.iterate_dict(items, target, method, node)
-        if method in ("parameters", "buffers", "modules", "children", "named_parameters"):
+        if method in ("parameters", "buffers", "modules", "children", "named_parameters", "named_buffers", "named_children"):
             if method in ("modules", "children"):
                 self.locals[target.id] = Module(nn.Module)
             return self.iterate_members(items, target, method, node)
@@ -1615,25 +1671,37 @@ class Statements:
 
     def may_be_self(self, node):
         """Whether a loop over self.modules() does anything to the module itself."""
-        tests = [part.test for part in getattr(node, "body", ()) if isinstance(part, ast.If) and self.is_switch(part) and isinstance(part.test, ast.Call)]
+        switches = [part for part in getattr(node, "body", ()) if isinstance(part, ast.If) and self.is_switch(part)]
+        tests = [test for test, _ in map(self.switch_test, switches) if isinstance(test, ast.Call)]
         classes = [c for test in tests for c in (test.args[1].elts if isinstance(test.args[1], ast.Tuple) else [test.args[1]])]
         return len(tests) < len(getattr(node, "body", "x")) or self.cls is None or any(issubclass(self.cls.cls, self.static(c) or nn.Module) for c in classes)
 
     def iterate_members(self, items, target, method, node=None):
         owner = items.func.value
-        target_code = "" if self.is_self(owner) else f"{self.code(owner)}->"
-        if method == "named_parameters":
+        target_code = self.reached(owner)
+        if method.startswith("named"):
             whole = self.fresh("entry")
             key, value = target.elts
             self.locals[key.id], self.locals[value.id] = kinds.STR, Tensor()
-            return f"for (const auto& {whole} : {target_code}named_parameters())", [
-                f"const auto& {identifier(key.id)} = {whole}.key();", f"auto {identifier(value.id)} = {whole}.value();"]
+            held = f"auto {identifier(value.id)} = {whole}.value();"
+            if method == "named_children":
+                self.locals[value.id] = Module(nn.Module)
+                self.references.add(value.id)
+                held = f"auto& {identifier(value.id)} = *{whole}.value();"
+            word = f"const auto& {identifier(key.id)} = {whole}.key();"
+            return f"for (const auto& {whole} : {target_code}{method}())", [
+                lambda: self.out(word, declares=identifier(key.id)), lambda: self.out(held, declares=identifier(value.id))]
         name = self.name_of(target)
         if method in ("modules", "children"):
             whole = self.fresh("child")
             self.locals[target.id] = Module(nn.Module)
+            self.references.add(target.id)
             # A constructor's own module is in no shared pointer yet.
-            call = "children()" if method == "children" else "modules()" if self.may_be_self(node) else "modules(/*include_self=*/false)"
+            either = self.is_self(owner) or self.is_reference(owner)
+            if method == "modules" and either and self.may_be_self(node):
+                self.unit.helper("modules_of")
+                return f"for (auto* {whole} : modules_of({self.referred(owner)}))", [f"auto& {name} = *{whole};"]
+            call = "modules(/*include_self=*/false)" if method == "modules" and either else f"{method}()"
             return f"for (const auto& {whole} : {target_code}{call})", [f"auto& {name} = *{whole};"]
         self.locals[target.id] = Tensor()
         return f"for (auto& {name} : {target_code}{method}())", []

@@ -186,6 +186,12 @@ inline void apply_to(torch::nn::Module& module, const std::function<void(torch::
   for (const auto& child : module.children()) apply_to(*child, function);
   function(module);
 }""",
+    "modules_of": """/// Python's Module.modules: the module itself, and those in it.
+inline std::vector<torch::nn::Module*> modules_of(torch::nn::Module& module) {
+  std::vector<torch::nn::Module*> all{&module};
+  for (const auto& child : module.modules(/*include_self=*/false)) all.push_back(child.get());
+  return all;
+}""",
     "tie_parameter": """/// Makes `value` the parameter of that name, as an assignment to a module's parameter does in Python.
 inline torch::Tensor tie_parameter(torch::nn::Module& module, const std::string& name, const torch::Tensor& value) {
   struct Open : torch::nn::Module {

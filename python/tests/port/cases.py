@@ -201,6 +201,9 @@ CLASSES = [
     idiom("Columns", "dict(kind_of=1, place=0, day=2), [('kind_of', 4), ('place', 3)], 'top4'",
           "randint(0, 3, (B, 3)), randint(1, 3, (B,))"),
     idiom("EveryPair", "32", "randn(B, 6, 32)"),
+    idiom("LayersByType", "dim=8", "x=randn(B, T, 8)"),
+    idiom("LayersByType", "dim=8, start='wide'", "x=randn(B, T, 8)", name="LayersByType_wide"),
+    idiom("ComplexGain", "30, 8", "randint(2, 9, (B, T))"),
     idiom("Batch", "20, 16", "SimpleNamespace(ids=randint(1, 20, (B, T)), mask=ones(B, T))"),
 ]
 

@@ -2,7 +2,7 @@
 
 import torch
 from einops import einsum, rearrange, reduce, repeat
-from einops.layers.torch import Rearrange
+from einops.layers.torch import Rearrange, Reduce
 from torch import nn
 
 
@@ -27,7 +27,7 @@ class PatternAttention(nn.Module):
 
 
 class PatternVision(nn.Module):
-    """Patches by a layer, a token by repeat, a mean by reduce, and einops' own einsum with long names."""
+    """Patches by a layer, a token by repeat, means by reduce and by a layer, and einops' own einsum with long names."""
 
     def __init__(self, *, image, patch, width, channels=3):
         super().__init__()
@@ -40,6 +40,7 @@ class PatternVision(nn.Module):
         self.places = nn.Parameter(torch.randn(1, (image // patch) ** 2 + 1, width))
         self.token = nn.Parameter(torch.randn(1, 1, width))
         self.mix = nn.Parameter(torch.randn(width, width) * width**-0.5)
+        self.pool = Reduce("b (n two) w -> b n w", reduction="mean", two=2)
 
     def forward(self, picture):
         x = self.patches(picture)
@@ -48,4 +49,4 @@ class PatternVision(nn.Module):
         x = einsum(x, self.mix, "item token inner, inner outer -> item token outer")
         grid = rearrange(x[:, 1:], "b (rows columns) w -> b w rows columns", rows=2)
         highest = reduce(grid, "b w (rows two) columns -> b w rows columns", "max", two=2)
-        return x[:, 0] + reduce(x[:, 1:], "b n w -> b w", "mean"), highest
+        return x[:, 0] + reduce(self.pool(x[:, 1:]), "b n w -> b w", "mean"), highest

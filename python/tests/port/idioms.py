@@ -1296,3 +1296,118 @@ class EveryPair(nn.Module):
         y = torch.cat(pairs + triples, dim=1)
         y = self.plus(self.plus(y, self.mlp), self.mixes[0])
         return (self.inner(y) @ self.inner(y)).sum() + self.outer(y)
+
+
+def show_size(module):
+    total = 0
+    for name, child in module.named_children():
+        total += sum(p.numel() for p in child.parameters())
+        print(f"{name}: {total:,}")
+
+
+def start_linear(m):
+    if type(m) == nn.Linear or type(m) is nn.Conv1d:
+        nn.init.xavier_uniform_(m.weight)
+    elif m.__class__ in (nn.LayerNorm, SlowLinear) and m.bias is not None:
+        nn.init.normal_(m.bias, std=0.1)
+
+
+def start_named(module):
+    for name, value in module.named_parameters():
+        if "bias" in name:
+            nn.init.uniform_(value, -0.1, 0.1)
+
+
+def start_all(module):
+    for m in module.modules():
+        if isinstance(m, SlowLinear):
+            nn.init.normal_(m.weight, std=0.2)
+
+
+class SlowLinear(nn.Linear):
+    """A layer that is no nn.Linear where a class is asked for by `type`."""
+
+
+class LayersByType(nn.Module):
+    """First weights by functions that ask for a layer's very class, or take a module of any class, also the one that is made;
+    weights that change in place, a count that is only printed, lists of parameters, a flag of a layer that nothing reads."""
+
+    def __init__(self, dim, start="small"):
+        super().__init__()
+        self.first, self.second = nn.Linear(dim, dim), SlowLinear(dim, dim)
+        self.norm, self.inner = nn.LayerNorm(dim), TwoGains(dim)
+        self.conv = nn.Conv1d(dim, dim, 1)
+        self.first.started = True
+        self.apply(start_linear)
+        start_named(self.norm)
+        start_named(self.conv)
+        self.conv.apply(start_named)
+        start_all(self)
+        match start:
+            case "small" | "tiny":
+                self.first.weight.data *= 0.5
+            case None:
+                self.first.weight.data.zero_()
+            case _ if dim > 4:
+                self.first.weight.data *= 2
+        for value in self.second.parameters():
+            if value.dim() > 1:
+                value.data += torch.eye(dim)
+                value.data = value.data + 0.5
+        self.slow = list(self.inner.parameters())
+        self.slow.extend(list(self.norm.parameters()))
+        self.parts = 0
+        for name, child in self.named_children():
+            if "n" in name:
+                self.parts += sum(p.numel() for p in child.parameters())
+        show_size(self)
+
+    def forward(self, x):
+        match self.parts % 5:
+            case 0:
+                x = x + 1
+            case 1 | 2 | 3 | 4:
+                x = x * 2
+        x = self.norm(self.second(self.first(x)))
+        return self.conv(self.inner(x).transpose(1, 2)) + sum(p.sum() for p in self.slow)
+
+
+class WordsFrom(nn.Embedding):
+    """An embedding that reads the numbers of its base class."""
+
+    def forward(self, ids):
+        places = (ids != self.padding_idx).long().cumsum(1) + self.padding_idx
+        return F.embedding(places, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq)
+
+
+class TwoEnds(nn.Sequential):
+    """A list whose last layer has two results."""
+
+    def __init__(self, dim):
+        super().__init__(nn.Linear(dim, dim), SlowLinear(dim, dim), SineAndCosine())
+
+
+class SineAndCosine(nn.Module):
+    """Two results."""
+
+    def forward(self, x):
+        return x.sin(), x.cos()
+
+
+class ComplexGain(nn.Module):
+    """A complex parameter, a table of a range, results in a layout that is asked for."""
+
+    def __init__(self, words, dim):
+        super().__init__()
+        self.embed, self.ends = WordsFrom(words, dim, padding_idx=1, max_norm=1.5), TwoEnds(dim)
+        self.gain = nn.Parameter(torch.rand(dim, dtype=torch.cfloat) / dim)
+
+    def forward(self, ids):
+        steps = torch.tensor(range(ids.size(1), 0, -1), dtype=torch.float32)
+        x = self.embed(ids) * steps[:, None]
+        a, b = self.ends(x)
+        y = torch.fft.ifft(torch.fft.fft(a, dim=-1) * self.gain, dim=-1).real
+        hard = torch.zeros_like(y, memory_format=torch.legacy_contiguous_format).scatter_(-1, y.argmax(-1, keepdim=True), 1.0)
+        kept = b.transpose(1, 2).clone(memory_format=torch.contiguous_format).view(len(ids), -1)
+        wide = y[:, None].contiguous(memory_format=torch.channels_last).to(torch.float64, memory_format=torch.preserve_format)
+        return hard + y, kept, wide
