@@ -675,7 +675,7 @@ class ClassTranslation:
                     value = f'copy->parameters_["{member}"] = {value}.set_requires_grad({text}.requires_grad())'
                 out.append(f"    if ({text}.defined()) copy->{text} = {value};")
             elif kinds.is_tensors(kind) and any(isinstance(v, nn.Parameter) for v in getattr(example, member, None) or ()):
-                raise Refusal(f"self.{member} is a list of parameters of a module that is copied; C++ would keep the first one's", self.tree)
+                raise Refusal(f"self.{member}, a list of parameters, is copied; C++ would keep the first module's", self.tree)
         return [*out, "    return copy;", "  }", ""]
 
     def member_lines(self, template):

@@ -59,6 +59,12 @@ def super_call(node):
     return None
 
 
+def list_of(kind):
+    """PyTorch's list of modules of which a kind is an own class; any other kind as it is."""
+    base = next((b for b in kind.cls.__mro__ if not is_own(b)), None) if isinstance(kind, Module) else None
+    return Module(base) if base in (*_CONTAINERS, nn.ModuleDict) else kind
+
+
 class Expressions:
     """The part of a function's translation that knows expressions. See emit.Function for the fields."""
 
@@ -136,6 +142,10 @@ class Expressions:
 
     def ran(self, node, branch):
         return self.unit.recorder.ran(node, branch)
+
+    def listed(self, node):
+        """The kind of an expression; of an own class of lists of modules, PyTorch's."""
+        return list_of(self.kind(node))
 
     @staticmethod
     def is_self(node):
@@ -303,6 +313,8 @@ class Expressions:
             if isinstance(value, types.FunctionType) and self.unit.loaded.definition(value):
                 return self.function_value(value, node)
             return self.literal(value, node)
+        if self.is_self(node) and self.cls is not None and self.listed(node) != self.kind(node):
+            return "this"
         if name in ("float", "int", "bool") and self.kind(node) is not None:
             return self.literal(torch.empty(0, dtype=getattr(builtins, name)).dtype, node)
         if self.function.args.kwarg is not None and name == self.function.args.kwarg.arg:
@@ -436,7 +448,7 @@ class Expressions:
         """An element of a ModuleList, Sequential or ModuleDict, as a pointer to its class."""
         if isinstance(kind, Many) or not isinstance(kind, Module):
             raise Refusal(f"`{ast.unparse(node)[:60]}` is {names.describe(kind)}; give each class a member of its own", node)
-        inner = f"{self.code(container)}->ptr({index[1:-1]})" if self.kind(container).cls is not nn.ModuleDict else f"(*{self.code(container)}){index}"
+        inner = f"{self.code(container)}->ptr({index[1:-1]})" if self.listed(container).cls is not nn.ModuleDict else f"(*{self.code(container)}){index}"
         if kind.cls is nn.Module:
             return inner
         return f"{inner}->template as<{names.implementation(kind)}>()" if self.in_template else f"{inner}->as<{names.implementation(kind)}>()"
@@ -583,7 +595,8 @@ class Expressions:
         self.unit.struct(kind)
         fields = self.unit.struct_fields(self.unit.structs[kind.name])
         for name, value in given.items():
-            if name not in fields and self.kind(value) != kinds.NONE and not names.is_setting(self.kind(value)):
+            empty = isinstance(self.kind(value), Config) and not self.kind(value).fields()
+            if name not in fields and self.kind(value) != kinds.NONE and not empty and not names.is_setting(self.kind(value)):
                 raise Refusal(f"`{ast.unparse(node)[:60]}`: {name}, {names.describe(self.kind(value))}, cannot be a field of a struct", node)
         parts = [f".{identifier(name)} = {self.code(given[name])}" for name in fields if name in given and self.kind(given[name]) != kinds.NONE]
         self.unit.left_out.update((kind.name, name) for name in fields if name not in given or self.kind(given[name]) == kinds.NONE)
@@ -1006,7 +1019,7 @@ class Expressions:
             if isinstance(self.constant(index), int) and self.constant(index) < 0:
                 text = f"{self.code(value)}->size() - {-self.constant(index)}"
             return f"(*{self.code(value)})[{text}]"
-        if isinstance(kind, Module) and kind.cls in (*_CONTAINERS, nn.ModuleDict):
+        if isinstance(kind, Module) and list_of(kind).cls in (*_CONTAINERS, nn.ModuleDict):
             text = self.code(index)
             if self.constant(index) is not UNKNOWN and isinstance(self.constant(index), int) and self.constant(index) < 0:
                 text = f"{self.code(value)}->size() - {-self.constant(index)}"
@@ -1261,6 +1274,8 @@ class Expressions:
         if name in ("to", "double", "float", "half", "bfloat16", "eval", "train", "requires_grad_") and not self.unit.overrides(cls, name):
             return self.changed_module("this", name, node)
         owner = next((base for base in cls.__mro__ if name in vars(base)), None)
+        if owner in _CONTAINERS:
+            return self.module_method(node, Module(owner))
         if owner is None or not is_own(owner):
             raise Refusal(f"self.{name}(...) of {owner.__name__ if owner else cls.__name__} has no translation", node)
         derived = self.unit.overriding(cls, name)
@@ -1294,6 +1309,7 @@ class Expressions:
     def module_method(self, node, kind):
         name = node.func.attr
         target = self.code(node.func.value)
+        kind = kind if self.unit.overrides(kind.cls, name) else list_of(kind)
         if is_own(kind.cls) and (self.unit.overrides(kind.cls, name) or not hasattr(nn.Module, name)):
             self.unit.need_method(kind.cls, name)
             return f"{target}->{names.member(name, self.unit.class_names) if name != 'forward' else name}({', '.join(self.bind(getattr(kind.cls, name), node))})"
@@ -1834,6 +1850,11 @@ class Expressions:
             kind = self.kind(node)
             kind = kind if isinstance(kind, Module) else self.unit.resolve(Module(cls), lambda: [])
             self.unit.need_class(cls)
+            if list_of(kind).cls in _CONTAINERS and not self.unit.own_constructor(cls):
+                name = self.fresh("layers")
+                self.out(f"{names.holder(kind)} {name};")
+                self.fill(list_of(kind).cls, name, node)
+                return name
             return f"{names.holder(kind)}({', '.join(self.bind(cls.__init__, node, constructor=cls))})"
         if cls.__module__.startswith("einops"):
             return self.einops_layer(cls, node)

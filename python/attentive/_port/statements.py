@@ -467,7 +467,7 @@ class Statements:
                 return
             self.base_call = f"{names.class_name(base)}Impl({', '.join(self.bind(base.__init__, call, constructor=base))})"
             return
-        if base is nn.Sequential:
+        if base in (nn.Sequential, nn.ModuleList):
             self.fill(base, "this", call)
             return
         text = modules.construct(base, [self.operand(a) for a in call.args], {k.arg: self.operand(k.value) for k in call.keywords})
@@ -1368,10 +1368,15 @@ class Statements:
             classes = tuple(self.static(item) for item in test.args[1].elts)
         classes, first = classes if isinstance(classes, tuple) else (classes,), True
         exact = by_name or hasattr(test, "exact")
+        for other, wanted in ((a, b) for a in self.unit.instances for b in classes if b is not None and is_own(b) and is_own(a) and issubclass(a, b)):
+            while is_own(other) and other is not wanted:
+                other = self.unit.translation(other).base
+            if other is not wanted:
+                raise Refusal(f"a class derived from {wanted.__name__} has another base first, which is its only one in C++", node)
         inner = nn.modules.linear.NonDynamicallyQuantizableLinear
         if exact and nn.Linear in classes and not (by_name and by_name[1](inner.__name__)) and any(
             type(m) is inner for n in ast.walk(self.function) if getattr(n, "id", None) == name for m in self.modules(n)):
-            raise Refusal("the out_proj of nn.MultiheadAttention is of another class than nn.Linear, but not in C++; use isinstance", node)
+            raise Refusal("nn.MultiheadAttention's out_proj is no nn.Linear in Python, but in C++; use isinstance", node)
         for cls in classes:
             if cls is None or (is_own(cls) and cls not in self.unit.classes) or (not is_own(cls) and not modules.known(cls)):
                 continue
@@ -1413,7 +1418,7 @@ class Statements:
             isinstance(self.kind(item), Module) or self.kind(item) == kinds.STR for item in node.iter.elts):
             self.unroll(node)
             return
-        if isinstance(node.target, ast.Name) and isinstance(self.kind(node.iter), Module) and self.kind(node.iter).cls is nn.ModuleList and not isinstance(
+        if isinstance(node.target, ast.Name) and self.listed(node.iter) == Module(nn.ModuleList) and not isinstance(
             node.iter, ast.Subscript) and isinstance(self.child_kind(node.iter, node), Many):
             self.loop_by_class(node)
             return
@@ -1574,7 +1579,7 @@ class Statements:
             if method in ("modules", "children"):
                 self.locals[target.id] = Module(nn.Module)
             return self.iterate_members(items, target, method, node)
-        kind = self.kind(items)
+        kind = self.listed(items)
         if isinstance(kind, Module) and kind.cls is nn.ParameterList:
             whole = self.fresh("entry")
             return f"for (const auto& {whole} : *{self.code(items)})", [lambda: self.bind_item(target, f"{whole}.value()", Tensor(), node)]
@@ -1727,13 +1732,13 @@ class Statements:
         whole = self.fresh("child")
         code = self.code(items)
         if isinstance(kind, Many) and isinstance(target, ast.Name):
-            if self.kind(items).cls is not nn.Sequential:
+            if self.listed(items).cls is not nn.Sequential:
                 raise Refusal(f"a loop over a ModuleList of {names.describe(kind)}; make it an nn.Sequential", node)
             self.locals[target.id] = kind
             return f"for (auto& {self.name_of(target)} : *{code})", []
         if isinstance(target, ast.Tuple):
             return f"for (const auto& {whole} : *{code})", [lambda: self.bind_children(target, whole, items, node)]
-        pointer = ".ptr()" if self.kind(items).cls is nn.Sequential else ""
+        pointer = ".ptr()" if self.listed(items).cls is nn.Sequential else ""
         return f"for (const auto& {whole} : *{code})", [lambda: self.bind_module(target, whole + pointer, kind, node)]
 
     def bind_module(self, target, code, kind, node):
@@ -1772,7 +1777,7 @@ class Statements:
 
     def indexable(self, node, counter):
         """Length and element number `counter` of something that is looped over beside others."""
-        kind, code = self.kind(node), self.code(node) if not isinstance(node, ast.Call) or getattr(node.func, "id", "") != "range" else ""
+        kind, code = self.listed(node), self.code(node) if not isinstance(node, ast.Call) or getattr(node.func, "id", "") != "range" else ""
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "range" and len(node.args) == 1:
             return self.code(node.args[0]), (counter, kinds.INT)
         if isinstance(kind, Module) and kind.cls in (nn.ModuleList, nn.Sequential):

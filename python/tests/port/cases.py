@@ -204,6 +204,7 @@ CLASSES = [
     idiom("LayersByType", "dim=8", "x=randn(B, T, 8)"),
     idiom("LayersByType", "dim=8, start='wide'", "x=randn(B, T, 8)", name="LayersByType_wide"),
     idiom("ComplexGain", "30, 8", "randint(2, 9, (B, T))"),
+    idiom("OwnLists", "8", "randn(B, T, 8)"),
     idiom("Batch", "20, 16", "SimpleNamespace(ids=randint(1, 20, (B, T)), mask=ones(B, T))"),
 ]
 
@@ -302,6 +303,7 @@ REFUSED = [
     Refused("BeyondSixtyFourBits", "8", SMALL, ("64",)),
     Refused("TypeByValue", "", SMALL, ("str",)),
     Refused("WordsOfTensors", "", SMALL, ("f'",)),
+    Refused("MatchesParts", "", SMALL, ("match",)),
 ]
 
 

@@ -1411,3 +1411,56 @@ class ComplexGain(nn.Module):
         kept = b.transpose(1, 2).clone(memory_format=torch.contiguous_format).view(len(ids), -1)
         wide = y[:, None].contiguous(memory_format=torch.channels_last).to(torch.float64, memory_format=torch.preserve_format)
         return hard + y, kept, wide
+
+
+class Listed(nn.ModuleList):
+    """A list under a name of its own."""
+
+
+class SummedList(nn.ModuleList):
+    """A list that is called."""
+
+    def forward(self, x):
+        for layer in self:
+            x = x + layer(x)
+        return x * len(self)
+
+
+class GrownList(nn.ModuleList):
+    """A list that its constructor fills."""
+
+    def __init__(self, dim, sizes):
+        super().__init__()
+        self.dim = dim
+        for n in sizes:
+            self.append(nn.Sequential(nn.Linear(dim, n), nn.Linear(n, dim)))
+
+    def forward(self, x):
+        return [part(x) for part in self]
+
+
+class NumberedLayers(nn.Sequential):
+    """Layers that are called one by one."""
+
+    def __init__(self, dim):
+        super().__init__(nn.Linear(dim, dim), nn.Linear(dim, dim))
+
+    def forward(self, x):
+        for n, layer in enumerate(self):
+            x = layer(x) + n
+        return x + self[0](x)
+
+
+class OwnLists(nn.Module):
+    """Classes that are derived from PyTorch's lists of layers."""
+
+    def __init__(self, dim):
+        super().__init__()
+        self.rows = Listed([nn.Linear(dim, dim) for _ in range(2)])
+        self.sums = SummedList([nn.Linear(dim, dim), nn.Linear(dim, dim)])
+        self.grown, self.numbered = GrownList(dim, (3, 4)), NumberedLayers(dim)
+
+    def forward(self, x):
+        for row in self.rows:
+            x = row(x)
+        return torch.cat(self.grown(self.sums(x)), -1) + self.rows[0](self.numbered(x)).repeat(1, 1, 2)
