@@ -1368,11 +1368,12 @@ class Statements:
             classes = tuple(self.static(item) for item in test.args[1].elts)
         classes, first = classes if isinstance(classes, tuple) else (classes,), True
         exact = by_name or hasattr(test, "exact")
-        for other, wanted in ((a, b) for a in self.unit.instances for b in classes if b is not None and is_own(b) and is_own(a) and issubclass(a, b)):
-            while is_own(other) and other is not wanted:
-                other = self.unit.translation(other).base
-            if other is not wanted:
-                raise Refusal(f"a class derived from {wanted.__name__} has another base first, which is its only one in C++", node)
+        own = [cls for cls in classes if cls is not None and is_own(cls)]
+        for base, wanted in ((a, b) for a in self.unit.instances for b in own if is_own(a) and issubclass(a, b)):
+            while is_own(base) and base is not wanted:
+                base = self.unit.translation(base).base
+            if base is not wanted:
+                raise Refusal(f"a class derived from {wanted.__name__} has another base first, its only one in C++", node)
         inner = nn.modules.linear.NonDynamicallyQuantizableLinear
         if exact and nn.Linear in classes and not (by_name and by_name[1](inner.__name__)) and any(
             type(m) is inner for n in ast.walk(self.function) if getattr(n, "id", None) == name for m in self.modules(n)):
