@@ -78,6 +78,7 @@ class Translator(Expressions, Statements):
         self.blind, self.base_call, self.stars, self.class_words, self.any_calls, self.choices = False, "", {}, {}, set(), {}
         self.named_layers = set()  # local dicts of layers by their names
         self.references = set()  # names that are a torch::nn::Module&
+        self.partials = {}  # locals that are functools.partial(...) and are only called
         self.set_again = set()  # targets of loops whose bodies give them other values
         self.outside = set()  # names that are declared outside of the block that sets them
         self.in_template = cls is not None and cls.template_parameters() != []
@@ -1066,6 +1067,8 @@ class Unit:
             return ""  # every call gave a value of another type
         if kind == kinds.DEVICE and isinstance(default, str):
             return f"torch::Device({schema.literal(default)})"
+        if isinstance(kind, Tensor) and isinstance(default, bool | int | float):
+            return Translator.held(schema.literal(default), kind_of(default), kind)
         try:
             return schema.literal(default)
         except Refusal as refusal:

@@ -227,6 +227,10 @@ class Expressions:
         return made
 
     def operand(self, node):
+        items = [self.kind(item) for item in node.elts] if isinstance(node, ast.Tuple | ast.List) else []
+        if kinds.INT in items and any(isinstance(item, Tensor) for item in items) and all(item == kinds.INT or isinstance(item, Tensor) for item in items):
+            sizes = [self.bound(item) for item in node.elts]  # some of them tensors of one number
+            return Operand("{" + ", ".join(sizes) + "}", Tuple((kinds.INT,) * len(sizes)))
         constant, code = self.constant(node), self.code(node)
         if constant is UNKNOWN and self.kind(node) == kinds.STR and len(set(self.values(node))) == 1:
             constant = self.pinned(node, code)  # a word that chooses an operation
@@ -398,7 +402,7 @@ class Expressions:
         value = inspect.getattr_static(cls, name, None)
         if isinstance(value, property | functools.cached_property):
             self.unit.need_method(cls, name)
-            return f"{names.member(name, self.unit.class_names)}()"
+            return f"{self.member(name)}()"
         kind = self.kind(node)
         if kind == kinds.NONE and self.cls.members.get(name) in (None, kinds.NONE) and self.unit.attribute_kind(self.cls, name) in (None, kinds.NONE):
             return "{}"
@@ -1160,6 +1164,10 @@ class Expressions:
 
     def code_Lambda(self, node):
         arguments = [argument.arg for argument in node.args.args]
+        if self.unit.recorder.kind(node.body, self.owners) is None and not self.blind and isinstance(node.body, ast.Call):
+            self.unit.never(self.path, node.lineno)
+            given = ", ".join(["const torch::Tensor&"] * len(arguments))
+            return f"[]({given}) -> torch::Tensor {{ C10_THROW_ERROR(Error, {self.never_text(node.lineno)}); }}"
         saved, blind = dict(self.locals), set(self.local_names)
         for name in arguments:
             self.locals[name] = Tensor()
@@ -1186,6 +1194,12 @@ class Expressions:
         method = super_call(node)
         if method is not None:
             return self.super_method(method, node)
+        if isinstance(function, ast.Name) and function.id in self.partials:
+            made, given = self.partials[function.id], {keyword.arg for keyword in node.keywords}
+            keywords = [keyword for keyword in made.keywords if keyword.arg not in given] + node.keywords
+            call = ast.copy_location(ast.Call(made.args[0], [*made.args[1:], *node.args], keywords), node)
+            call.uid = node.uid
+            return self.code_Call(call)
         target = self.static(function)
         if target is not None:
             return self.call_static(target, node)
@@ -1717,17 +1731,28 @@ class Expressions:
         return self.at(node, schema.call, name, arguments, keywords, method=False, where=where)
 
     def call_einops(self, name, node):
+        named = next((keyword for keyword in node.keywords if keyword.arg == "pattern"), None)
+        if named is not None:
+            call = ast.copy_location(ast.Call(node.func, [node.args[0], named.value, *node.args[1:]], [k for k in node.keywords if k is not named]), node)
+            call.uid = node.uid
+            return self.call_einops(name, call)
         sizes = {keyword.arg: self.code(keyword.value) for keyword in node.keywords if keyword.arg != "reduction"}
         pattern = self.word(node.args[1]) if len(node.args) > 1 else UNKNOWN
         if name == "einsum" and isinstance(self.constant(node.args[-1]), str):
             return self.at(node, einops.einsum, [self.operand(a) for a in node.args[:-1]], self.constant(node.args[-1]))
+        if name in ("pack", "unpack"):
+            self.unit.helper("star_of")
+            self.unit.helper(name)
+            first, *others = node.args
+            return f"{name}({', '.join([self.as_list(first, List(Tensor())), *map(self.code, others)])})"
         if not isinstance(pattern, str):
             return self.einops_by_word(name, node)
         first = node.args[0]
         kind = self.kind(first)
         if name in ("rearrange_many", "repeat_many"):
             if not isinstance(first, ast.Tuple | ast.List):
-                raise Refusal(f"{name} of anything but a display of tensors", node)
+                items = self.starless([ast.copy_location(ast.Starred(first, ast.Load()), first)])
+                first = ast.copy_location(ast.Tuple(items, ast.Load()), first)
             function = getattr(einops, name.removesuffix("_many"))
             return f"std::vector<torch::Tensor>{{{', '.join(self.at(node, function, self.operand(x), pattern, sizes) for x in first.elts)}}}"
         if isinstance(kind, List | Tuple):

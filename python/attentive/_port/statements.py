@@ -451,7 +451,10 @@ class Statements:
             if call.args or call.keywords:
                 raise Refusal("super().__init__ with arguments of a class that is no module", call)
             return
-        base = self.cls.base
+        base, rest = self.cls.base, self.function.args.kwarg
+        if rest is not None and self.unit.recorder.no_keywords(self.function, rest.arg):  # **kwargs that are empty
+            keywords = [k for k in call.keywords if k.arg is not None or ast.unparse(k.value) != rest.arg]
+            call = ast.copy_location(ast.Call(call.func, call.args, keywords), call)
         if base is not nn.Module and (call.args or call.keywords):
             self.before_base(call)
         if base is nn.Module or not (call.args or call.keywords):
@@ -660,6 +663,11 @@ class Statements:
             both = [self.static(part) for part in (value.body, value.orelse)]
             if all(inspect.isclass(part) or isinstance(part, functools.partial) for part in both):
                 self.choices[name] = value
+                return
+        if isinstance(value, ast.Call) and self.static(value.func) is functools.partial and not self.rebound(name):
+            called = {id(n.func) for n in ast.walk(self.function) if isinstance(n, ast.Call)}
+            if all(id(n) in called for n in ast.walk(self.function) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)):
+                self.partials[name] = value
                 return
         classes = tuple(map(self.static, value.elts)) if isinstance(value, ast.Tuple | ast.List) else ()
         if classes and all(map(inspect.isclass, classes)):

@@ -27,6 +27,44 @@ inline std::vector<std::string> letters(const std::string& word) {
   for (const char letter : word) all.emplace_back(1, letter);
   return all;
 }""",
+    "star_of": """/// How many axes stand before `*` in a pattern, and how many behind it.
+inline std::pair<int64_t, int64_t> star_of(const std::string& pattern) {
+  std::istringstream words(pattern);
+  int64_t before = -1, all = 0;
+  for (std::string word; words >> word; ++all) {
+    if (word == "*") before = all;
+  }
+  TORCH_CHECK_VALUE(before >= 0, "expected a pattern with *, got ", pattern);
+  return {before, all - 1 - before};
+}""",
+    "pack": """/// einops' pack: tensors joined along the axes that `*` stands for, and their sizes there.
+inline std::tuple<torch::Tensor, std::vector<std::vector<int64_t>>> pack(const std::vector<torch::Tensor>& tensors,
+    const std::string& pattern) {
+  const auto [before, after] = star_of(pattern);
+  std::vector<torch::Tensor> parts;
+  std::vector<std::vector<int64_t>> shapes;
+  for (const auto& x : tensors) {
+    const auto sizes = x.sizes().vec();
+    shapes.emplace_back(sizes.begin() + before, sizes.end() - after);
+    std::vector<int64_t> flat(sizes.begin(), sizes.begin() + before);
+    flat.push_back(c10::multiply_integers(shapes.back()));
+    flat.insert(flat.end(), sizes.end() - after, sizes.end());
+    parts.push_back(x.reshape(flat));
+  }
+  return {torch::cat(parts, before), shapes};
+}""",
+    "unpack": """/// einops' unpack: the tensors that pack joined.
+inline std::vector<torch::Tensor> unpack(const torch::Tensor& x, const std::vector<std::vector<int64_t>>& shapes,
+    const std::string& pattern) {
+  const auto at = star_of(pattern).first;
+  std::vector<int64_t> lengths;
+  for (const auto& shape : shapes) lengths.push_back(c10::multiply_integers(shape));
+  auto parts = x.split_with_sizes(lengths, at);
+  for (size_t n = 0; n < parts.size(); ++n) {
+    parts[n] = shapes[n].empty() ? parts[n].squeeze(at) : parts[n].unflatten(at, shapes[n]);
+  }
+  return parts;
+}""",
     "repeated": """/// Python's items * times of a list.
 template <class T>
 std::vector<T> repeated(const std::vector<T>& items, int64_t times) {

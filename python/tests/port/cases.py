@@ -218,6 +218,7 @@ FURTHER = [
 EINOPS = [
     case("PatternAttention", "32", X, f"{X}, mask=~({PADDING})", attention=1, file="einops_classes.py"),
     case("PatternVision", "image=8, patch=2, width=32", "randn(B, 3, 8, 8)", file="einops_classes.py"),
+    case("Packed", "8", "randn(B, T, 8), arange(T).expand(B, T) < T - 1", attention=1, file="einops_classes.py"),
 ]
 
 NOTEBOOK = "notebooks.ipynb"

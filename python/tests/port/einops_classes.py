@@ -1,7 +1,10 @@
 """Classes that need einops, for the tests of attentive-port; cases.py leaves them out where einops is not installed."""
 
+import functools
+
 import torch
-from einops import einsum, rearrange, reduce, repeat
+import torch.nn.functional as F
+from einops import einsum, pack, rearrange, reduce, repeat, unpack
 from einops.layers.torch import Rearrange, Reduce
 from torch import nn
 
@@ -50,3 +53,47 @@ class PatternVision(nn.Module):
         grid = rearrange(x[:, 1:], "b (rows columns) w -> b w rows columns", rows=2)
         highest = reduce(grid, "b w (rows two) columns -> b w rows columns", "max", two=2)
         return x[:, 0] + reduce(self.pool(x[:, 1:]), "b n w -> b w", "mean"), highest
+
+
+class EncoderBase(nn.Module):
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+
+
+def turned_by(x, angles, scale=1.0):
+    scale = 1.0 if scale is None else scale
+    return x * angles.cos() * scale
+
+
+def or_made(value, make):
+    return value if value is not None else make() if callable(make) else make
+
+
+class Packed(EncoderBase):
+    """einops' pack and unpack, keywords that are empty, sizes that are tensors, defaults that are numbers, a lambda that never runs."""
+
+    def __init__(self, dim, **kwargs):
+        super().__init__(**kwargs)
+        self.proj = nn.Linear(dim, 3 * dim)
+
+    @property
+    def width(self):
+        return self.proj.in_features
+
+    def packed(self, items, pattern):
+        return pack(items, pattern)
+
+    def forward(self, x, mask):
+        width = self.width
+        (both, shapes), (rows, _) = self.packed([x[:, :2], x[:, 2:]], "b * d"), self.packed([x], "* d")
+        parts = self.proj(both).chunk(3, dim=-1)
+        q, k, v = (rearrange(part, "b n (h d) -> b h n d", h=2) for part in parts)
+        mask = or_made(mask, lambda: torch.zeros(1, x.shape[1]).bool())
+        longest = mask.sum(1).max() + 1
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None, None])
+        merged = functools.partial(rearrange, pattern="b h n d -> b n (h d)")
+        y = turned_by(merged(y), both, None)
+        first, last = unpack(y, shapes, "b * d")
+        wide = x.new_zeros((x.size(0), longest, width))
+        wide[:, :1] += last[:, :1]
+        return first, last, wide, rows.sum()
