@@ -151,16 +151,20 @@ std::tuple<at::Tensor, at::Tensor> MultiheadAttentionImpl::forward(
   const auto result =
       attention(by_head(q), append(k_sequence, bias_k), append(v_sequence, bias_v), call, extras);
 
+  // In training a batch-first output lies in memory as (T, N, E), as in Python: dropout that follows draws in
+  // the order of memory, so that it drops the same elements for a seed.
+  const bool by_token = token_dim == 0 || is_training();
   auto context = result.output;
   if (!batched) {
     context = context.squeeze(0).transpose(0, 1).flatten(1);
   } else {
-    context = (token_dim == 1 ? context.transpose(1, 2) : context.permute({2, 0, 1, 3})).flatten(2);
+    context = (by_token ? context.permute({2, 0, 1, 3}) : context.transpose(1, 2)).flatten(2);
   }
   auto weights = result.weights;
   if (need_weights && average_attn_weights) weights = weights.mean(1);
   if (need_weights && !batched) weights = weights.squeeze(0);
-  return {project(out_proj, context), weights};
+  const auto output = project(out_proj, context);
+  return {token_dim == 1 && by_token ? output.transpose(0, 1) : output, weights};
 }
 
 }  // namespace attentive::compat

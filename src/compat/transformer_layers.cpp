@@ -50,16 +50,6 @@ MultiheadAttentionOptions attention_options(const TransformerLayerOptions& optio
       .batch_first(options.batch_first());
 }
 
-// Dropout of an attention output (N, T, E) or (T, N, E). Python's batch-first output is a transposed (T, N,
-// E), and random numbers are drawn in memory order, so only this memory layout drops the same elements for a
-// seed.
-at::Tensor drop_attention(const TransformerLayerOptions& options, torch::nn::Dropout& dropout,
-                          const at::Tensor& output) {
-  const bool draws = dropout->is_training() && dropout->options.p() > 0.0;
-  if (!draws || !options.batch_first() || output.dim() != 3) return dropout->forward(output);
-  return dropout->forward(output.transpose(0, 1).contiguous().transpose(0, 1));
-}
-
 // linear2(dropout(activation(linear1(x))))
 at::Tensor feed_forward(const TransformerLayerOptions& options, const at::Tensor& x,
                         torch::nn::Linear& linear1, torch::nn::Dropout& dropout, torch::nn::Linear& linear2) {
@@ -122,7 +112,7 @@ at::Tensor TransformerEncoderLayerImpl::forward(const at::Tensor& src, const at:
   auto x = residual(options.norm_first(), src, norm1, [&](const at::Tensor& y) {
     const auto output = std::get<0>(
         self_attn->forward(y, y, y, src_key_padding_mask, /*need_weights=*/false, src_mask, true, is_causal));
-    return drop_attention(options, dropout1, output);
+    return dropout1->forward(output);
   });
   return residual(options.norm_first(), x, norm2, [&](const at::Tensor& y) {
     return dropout2->forward(feed_forward(options, y, linear1, dropout, linear2));
@@ -159,13 +149,13 @@ at::Tensor TransformerDecoderLayerImpl::forward(const at::Tensor& tgt, const at:
   auto x = residual(options.norm_first(), tgt, norm1, [&](const at::Tensor& y) {
     const auto output = std::get<0>(self_attn->forward(y, y, y, tgt_key_padding_mask, /*need_weights=*/false,
                                                        tgt_mask, true, tgt_is_causal));
-    return drop_attention(options, dropout1, output);
+    return dropout1->forward(output);
   });
   x = residual(options.norm_first(), x, norm2, [&](const at::Tensor& y) {
     const auto output =
         std::get<0>(multihead_attn->forward(y, memory, memory, memory_key_padding_mask,
                                             /*need_weights=*/false, memory_mask, true, memory_is_causal));
-    return drop_attention(options, dropout2, output);
+    return dropout2->forward(output);
   });
   return residual(options.norm_first(), x, norm3, [&](const at::Tensor& y) {
     return dropout3->forward(feed_forward(options, y, linear1, dropout, linear2));

@@ -301,3 +301,14 @@ TEST_CASE("MultiheadAttention equals PyTorch on every recorded case", "[compat][
 TEST_CASE("MultiheadAttention drops what PyTorch drops for a seed", "[compat][multihead_attention]") {
   test::check_dropout_cases("dropout#torch.nn.MultiheadAttention-*");
 }
+
+// Dropout of the output draws in the order of memory; the transformer layers' recorded cases hold its numbers.
+TEST_CASE("MultiheadAttention: in training the output lies in memory as Python's",
+          "[compat][multihead_attention]") {
+  auto module = batch_first();
+  const auto x = at::randn({2, 3, 6});
+  const auto trained = output(module->forward(x, x, x));
+  CHECK(trained.transpose(0, 1).is_contiguous());
+  module->eval();
+  CHECK_CLOSE(output(module->forward(x, x, x)), trained);
+}

@@ -999,7 +999,7 @@ class LibraryAttention(nn.Module):
     def __init__(self, width: int, heads: int):
         super().__init__()
         self.attention = nn.MultiheadAttention(width, heads, dropout=0.1, batch_first=True)
-        self.norm = nn.LayerNorm(width)
+        self.norm, self.drop = nn.LayerNorm(width), nn.Dropout(0.2)
         named = OrderedDict([("wide", nn.Linear(width, width * 2)), ("act", nn.GELU()), ("back", nn.Linear(width * 2, width))])
         self.mlp = nn.Sequential(named)
 
@@ -1007,7 +1007,7 @@ class LibraryAttention(nn.Module):
         later = torch.ones(x.size(1), x.size(1), dtype=torch.bool, device=x.device).triu(1)
         n = self.norm(x)
         y, weights = self.attention(n, n, n, attn_mask=later, key_padding_mask=padding)
-        return x + self.mlp(x + y), weights
+        return x + self.mlp(x + self.drop(y)), weights
 
 
 class LibraryEncoder(nn.Module):
