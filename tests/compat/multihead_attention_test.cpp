@@ -302,7 +302,7 @@ TEST_CASE("MultiheadAttention drops what PyTorch drops for a seed", "[compat][mu
   test::check_dropout_cases("dropout#torch.nn.MultiheadAttention-*");
 }
 
-// Dropout of the output draws in the order of memory; the transformer layers' recorded cases hold its numbers.
+// Dropout of the output draws in this order; the transformer layers' recorded cases hold its numbers.
 TEST_CASE("MultiheadAttention: in training the output lies in memory as Python's",
           "[compat][multihead_attention]") {
   auto module = batch_first();
