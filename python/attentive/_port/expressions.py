@@ -1860,6 +1860,8 @@ class Expressions:
         kind = self.kind(argument)
         if kind == kinds.STR and self.code(argument).startswith('"'):
             return self.literal(cls(ast.literal_eval(self.code(argument))))
+        if kind == kinds.STR and isinstance(self.static(getattr(argument, "value", argument)), str):  # a part of a constant
+            return self.literal(self.values(node)[0])
         if kind == kinds.STR:
             self.unit.helper("number_of")
             return f"number_of<{cpp_type(self.kind(node), node)}>({self.code(argument)})"
