@@ -1099,15 +1099,20 @@ class Statements:
             self.out(f'{self.registers(name)}("{name}", {target}.ptr());')
         else:
             code = f"torch::nn::{cls.__name__}()" if cls in _CONTAINERS else self.code(value)
+            runs = self.cls.base is nn.Sequential and self.constructor and self.runs_layers()
             if not self.constructor and not self.cls.inherited(name) and name not in self.cls.registered:
                 self.out(f'{target} = {target}.is_empty() ? register_module("{name}", {code}) : replace_module("{name}", {code});')
-            elif self.cls.base is nn.Sequential and self.constructor:
-                self.out(f"{target} = {code};")
-                self.out(f'push_back("{name}", {target});')  # Sequential's forward runs it
             else:
-                self.out(f'{target} = {self.registers(name)}("{name}", {code});')
+                self.out(f"{target} = {code};" if runs else f'{target} = {self.registers(name)}("{name}", {code});')
             if cls in _CONTAINERS:
                 self.fill(cls, target, value)
+            if runs:  # Sequential's forward runs it
+                self.out(f'push_back("{name}", {self.as_layer(target) if kind == Module(nn.Sequential) else target});')
+
+    def runs_layers(self):
+        """Whether a class derived from nn.Sequential runs its layers in turn."""
+        forward = self.unit.loaded.definition(vars(self.cls.cls).get("forward"))
+        return forward is None or re.search(r"super\(|\bin self\b|\(self\)|self\[", ast.unparse(forward[1])) is not None
 
     def registers(self, name):
         """register_module, or replace_module where a base class set the member before."""

@@ -1093,9 +1093,19 @@ class Named(nn.Sequential):
     def __init__(self, dim):
         super().__init__()
         self.add_module("first", nn.Linear(dim, dim))
+        self.inner = nn.Sequential(nn.Linear(dim, dim), nn.Tanh())
         last = nn.BatchNorm1d(dim)
         nn.init.constant_(last.weight, 0.5)
         self.last = last
+
+
+class Headed(nn.Sequential):
+    def __init__(self, dim):
+        super().__init__()
+        self.head = nn.Sequential(nn.Linear(dim, dim), nn.Sigmoid())
+
+    def forward(self, x):
+        return x * self.head(x)
 
 
 class LettersAndLists(nn.Module):
@@ -1110,7 +1120,7 @@ class LettersAndLists(nn.Module):
         self.table = nn.Parameter(torch.from_numpy(table[::-1].copy()).float())
         self.shifted = nn.ModuleList([Shifted(dim, torch.ones(dim), 2.0), Shifted(dim, None, 0.5)])
         self.before = self.behind = nn.Linear(dim, dim)
-        self.named = Named(dim)
+        self.named, self.headed = Named(dim), Headed(dim)
         for letter in word:
             if letter == "t":
                 self.norm = nn.LayerNorm(dim)
@@ -1122,7 +1132,7 @@ class LettersAndLists(nn.Module):
         for layer in self.shifted:
             x = layer(x)
         x = self.behind(self.before(x)) + self.named(x.flatten(0, 1)).view_as(x)
-        return self.norm(self.net(x)) + self.table
+        return self.headed(self.norm(self.net(x))) + self.table
 
 
 class Balanced(nn.Module):
