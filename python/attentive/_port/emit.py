@@ -623,7 +623,10 @@ class ClassTranslation:
         overrides = name != "forward" and any(is_own(b) and name in self.unit.needed(b) for b in self.cls.__mro__[1:])
         static = "virtual " if derived and not static else static
         rest = any(p.state == "rest" for p in signature.parameters)
-        words = [f"class {p.template}" for p in signature.live() if p.template.isidentifier()] + ["class... Rest"] * rest
+        several = [p for p in signature.live() if p.template.isidentifier()]
+        if several and isinstance(signature.result_kind, Module | Many):
+            raise Refusal(f"{several[0].name} of {name} is of several classes; make {name} a function outside of the class", tree, self.path)
+        words = [f"class {p.template}" for p in several] + ["class... Rest"] * rest
         defaults = [f"{{{n}, torch::nn::AnyValue({any_default(p)})}}" for n, p in enumerate(signature.live()) if p.text and not rest]
         head = f"  {static}{signature.result} {cpp}({signature.text(translator.body_text())}){' override' if overrides and not static else ''} {{"
         made = [f"  template <{', '.join(words)}>"] if words else []

@@ -1169,6 +1169,8 @@ class Statements:
         """`config.name = value`, or `config["name"] = value`."""
         self.unit.struct(kind)
         if name in self.unit.struct_fields(kind):
+            if self.kind(value) in kinds.NUMBERS and isinstance(kinds.kind_of(self.unit.struct_fields(kind)[name]), List | Size | Tuple):
+                raise Refusal(f"`{ast.unparse(node)[:60]}` is a number and becomes a list; give it two names", node)
             self.out(f"{self.primary(owner)}.{identifier(name)} = {self.code(value) if self.kind(value) != kinds.NONE else '{}'};")
         elif self.kind(value) != kinds.NONE:
             raise Refusal(f"`{ast.unparse(node)[:60]}`: {names.describe(self.kind(value))} is no field of a struct", node)
