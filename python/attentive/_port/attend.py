@@ -50,6 +50,11 @@ class Mask:
     rank: int | None = None
     text: str = ""
 
+    @property
+    def is_added(self):
+        """Whether it is added to the scores, rather than hides some of them."""
+        return self.form not in ("keep", "drop")
+
 
 @dataclasses.dataclass
 class Term:
@@ -885,7 +890,7 @@ class _Finder:
             if plan.dropout and n > at and draws and self.block[n] is not kept:
                 raise _No("another dropout draws between softmax and v")
             for mask in plan.masks:
-                read = _names(mask.call if mask.form == "returned" else mask.node) - (self.chain if mask.form == "returned" else set())
+                read = _names(mask.call) - self.chain if mask.call else _names(mask.node)
                 plan.separate |= mask.statement.lineno < self.block[n].lineno and bool(changed & read)
         held = {id(s.test) for s in ast.walk(self.function) if isinstance(s, ast.If)
                 and any(isinstance(part, ast.stmt) and part is not s for part in self.alive(s))}
@@ -934,14 +939,14 @@ class _Finder:
             if index is None and node is not above:
                 plan.reads.append((owner, load, "like", None))
                 return
-        if isinstance(parent, ast.Call) and self.called(parent)[0] in SHAPED and load is not (self.called(parent)[1][0] if isinstance(parent.func, ast.Attribute) and parent.func.value is load else None):
+        if isinstance(parent, ast.Call) and self.called(parent)[0] in SHAPED:
             plan.reads.append((owner, load, "like", None))
             return
         raise _No(f"the scores are read again (line {load.lineno})")
 
     def emitted(self, key):
         """Where the call's own arguments read a name."""
-        nodes = [factor.node for factor in self.factors] + [mask.node for mask in self.masks if mask.form not in ("call", "returned")]
+        nodes = [factor.node for factor in self.factors] + [mask.node for mask in self.masks if not mask.call]
         return [part for node in nodes for part in ast.walk(node) if _key(part) == key and not _stored(part)]
 
     def ungroup(self, plan):
@@ -1091,7 +1096,7 @@ def _term(mask, plan, shape, values):
         x = masked if mask.form == "returned" else x
     else:
         x = values[mask.node.uid]
-    if mask.form in ("bias", "call", "returned"):
+    if mask.is_added:
         x = _scaled(torch.as_tensor(x).double() * mask.sign, mask.factors, values)
     if mask.view:
         x = x.expand([values[size.uid] for size in mask.view[0]]).reshape([values[size.uid] for size in mask.view[1]])
@@ -1172,7 +1177,7 @@ def _difference(plan, values):
         x = _term(mask, plan, scores.shape, values)
         if any(size not in (1, full) for size, full in zip(x.shape, scores.shape, strict=True)):
             return math.inf
-        if mask.form in ("bias", "call", "returned"):
+        if mask.is_added:
             scores = (scores + x).float().double()  # beside a large number the scores lose digits in Python and in attention(), too
         else:
             hidden = hidden | ((x != 0) if mask.form == "drop" else (x == 0))
@@ -1224,7 +1229,7 @@ def _mask(f, plan, mask, code=None):
     if mask.form == "returned":
         f.substitute(mask.node, _zeros(f, plan), f.kind(mask.node))
     code = code or f.code(mask.call if mask.form == "returned" else mask.node)
-    if mask.form in ("bias", "call", "returned"):
+    if mask.is_added:
         code = _times(f, kinds.primary(code), mask.factors) if mask.factors else code
         code = f"-{kinds.primary(code)}" if mask.sign < 0 else code
     elif f.kind(mask.node).dtype not in "bi":

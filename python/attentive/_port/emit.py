@@ -216,7 +216,11 @@ class Translator(Expressions, Statements):
 
     def draws(self, node):
         """Whether an expression takes random numbers."""
-        return any(getattr(part, "uid", None) in self.drawing or isinstance(part, ast.Call) and self.call_draws(part) for part in ast.walk(node))
+        return any(map(self.draws_itself, ast.walk(node)))
+
+    def draws_itself(self, node):
+        """Whether it is a call, or stands for one, that takes random numbers."""
+        return getattr(node, "uid", None) in self.drawing or isinstance(node, ast.Call) and self.call_draws(node)
 
     def call_draws(self, node):
         target = self.static(node.func)
@@ -264,7 +268,7 @@ class Translator(Expressions, Statements):
         return isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Tuple) and isinstance(statement.targets[0], ast.Tuple)
 
     def drawing_roots(self, node):
-        if getattr(node, "uid", None) in self.drawing or isinstance(node, ast.Call) and self.call_draws(node):
+        if self.draws_itself(node):
             return [node]
         return [root for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr | ast.keyword) and self.draws(part) for root in self.drawing_roots(part)]
 

@@ -65,6 +65,13 @@ def list_of(kind):
     return Module(base) if base in (*_CONTAINERS, nn.ModuleDict) else kind
 
 
+def recalled(node, function, arguments, keywords):
+    """A call that stands for another one, whose records are its own."""
+    call = ast.copy_location(ast.Call(function, arguments, keywords), node)
+    call.uid = node.uid
+    return call
+
+
 class Expressions:
     """The part of a function's translation that knows expressions. See emit.Function for the fields."""
 
@@ -1197,9 +1204,7 @@ class Expressions:
         if isinstance(function, ast.Name) and function.id in self.partials:
             made, given = self.partials[function.id], {keyword.arg for keyword in node.keywords}
             keywords = [keyword for keyword in made.keywords if keyword.arg not in given] + node.keywords
-            call = ast.copy_location(ast.Call(made.args[0], [*made.args[1:], *node.args], keywords), node)
-            call.uid = node.uid
-            return self.code_Call(call)
+            return self.code_Call(recalled(node, made.args[0], [*made.args[1:], *node.args], keywords))
         target = self.static(function)
         if target is not None:
             return self.call_static(target, node)
@@ -1679,9 +1684,7 @@ class Expressions:
     def call_directly(self, node, arguments):
         """A checkpoint's function, called where Python calls the checkpoint."""
         self.note(f"{self.unit.loaded.place(self.path, node.lineno)}: checkpoint(...) calls its function directly, with the same numbers and more memory")
-        call = ast.copy_location(ast.Call(node.args[0], arguments, []), node)
-        call.uid = node.uid
-        return self.code_Call(call)
+        return self.code_Call(recalled(node, node.args[0], arguments, []))
 
     def call_torch(self, target, name, node):
         where = where_of(target)
@@ -1733,9 +1736,8 @@ class Expressions:
     def call_einops(self, name, node):
         named = next((keyword for keyword in node.keywords if keyword.arg == "pattern"), None)
         if named is not None:
-            call = ast.copy_location(ast.Call(node.func, [node.args[0], named.value, *node.args[1:]], [k for k in node.keywords if k is not named]), node)
-            call.uid = node.uid
-            return self.call_einops(name, call)
+            keywords = [keyword for keyword in node.keywords if keyword is not named]
+            return self.call_einops(name, recalled(node, node.func, [node.args[0], named.value, *node.args[1:]], keywords))
         sizes = {keyword.arg: self.code(keyword.value) for keyword in node.keywords if keyword.arg != "reduction"}
         pattern = self.word(node.args[1]) if len(node.args) > 1 else UNKNOWN
         if name == "einsum" and isinstance(self.constant(node.args[-1]), str):
@@ -1774,15 +1776,13 @@ class Expressions:
         code, texts = self.code(word), []
         self.out(f"TORCH_CHECK({' || '.join(f'{code} == {self.literal(one)}' for one in words)}, {self.literal(ast.unparse(word) + ' was none of the recorded words')});")
         for one in words:
-            call = ast.copy_location(ast.Call(node.func, [node.args[0], self.synthetic(one, node), *node.args[2:]], node.keywords), node)
-            call.uid = node.uid
-            texts.append(self.call_einops(name, call))
+            given = [node.args[0], self.synthetic(one, node), *node.args[2:]]
+            texts.append(self.call_einops(name, recalled(node, node.func, given, node.keywords)))
         *others, last = texts
         return "(" + "".join(f"{code} == {self.literal(one)} ? {text} : " for one, text in zip(words, others, strict=False)) + last + ")"
 
     def call_partial(self, target, node):
-        call = ast.copy_location(ast.Call(node.func, list(node.args), list(node.keywords)), node)
-        call.uid = node.uid
+        call = recalled(node, node.func, list(node.args), list(node.keywords))
         given = {keyword.arg for keyword in node.keywords}
         for value in reversed(target.args):
             call.args.insert(0, self.synthetic(value, node))

@@ -581,12 +581,10 @@ class Statements:
         return f"torch::scalar_tensor({code}, {words[kind]})" if isinstance(whole, Tensor) and kind in words else code
 
     def returned_item(self, node, kind):
-        if isinstance(kind, Tensor) and self.kind(node) in kinds.NUMBERS:
-            return self.held(self.code(node), self.kind(node), kind)
         if isinstance(kind, Tuple) and not kinds.is_numbers(kind) and not isinstance(node, ast.Tuple) and self.is_vector(node):
             name = self.local_copy(node)
             return f"{cpp_type(kind, node)}{{{', '.join(f'{name}[{n}]' for n in range(len(kind.items)))}}}"
-        code = self.code(node)
+        code = self.held(self.code(node), self.kind(node), kind)
         if code == "{}":
             return f"{cpp_type(kind, node)}()"
         return f"{cpp_type(kind, node)}{code}" if code.startswith("{") else code
