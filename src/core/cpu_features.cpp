@@ -69,6 +69,7 @@ CpuFeatures detect() {
                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   cpu.avx512_bf16 = cpu.avx512 && __builtin_cpu_supports("avx512bf16");
   cpu.avx512_fp16 = cpu.avx512_bf16 && has_avx512_fp16();
+  cpu.avx512_vbmi = cpu.avx512 && __builtin_cpu_supports("avx512vbmi");
   cpu.fast_pairs = cpu.avx512_bf16 && __builtin_cpu_is("amd");
   cpu.amx = cpu.avx512_bf16 && has_amx();
   cpu.prefetch_to_l2 = !is_amd_from_zen5_on();

@@ -11,6 +11,7 @@ struct CpuFeatures {
   bool avx512 = false;       ///< F, BW, DQ, VL, with avx2
   bool avx512_bf16 = false;  ///< avx512 and its products of bfloat16
   bool avx512_fp16 = false;  ///< avx512_bf16 and products of float16
+  bool avx512_vbmi = false;  ///< avx512 and permutations of bytes
   /// Whether an instruction that multiplies pairs of bfloat16 takes no longer than one of float32, as on Zen
   /// 4 and 5. Intel's cores take several cycles: on Sapphire Rapids such products run at half float32's rate.
   bool fast_pairs = false;

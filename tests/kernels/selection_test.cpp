@@ -9,6 +9,7 @@
 
 #include <attentive/functional/attention.h>
 
+#include "kernels/attention/units.h"
 #include "kernels/gemm/products.h"
 #include "kernels/simd_wide.h"
 #include "support/compare.h"
@@ -60,7 +61,12 @@ std::vector<Processor> processors() {
        Pairs,
        {"avx512", "avx2", "portable"}},
       {"Sapphire Rapids (AMX)",
-       {.avx2 = true, .avx512 = true, .avx512_bf16 = true, .avx512_fp16 = true, .amx = true},
+       {.avx2 = true,
+        .avx512 = true,
+        .avx512_bf16 = true,
+        .avx512_fp16 = true,
+        .avx512_vbmi = true,
+        .amx = true},
        "avx512_bf16",
        MatrixUnit,
        {"avx512", "avx2", "portable"}},
@@ -100,6 +106,22 @@ TEST_CASE("selection: each kind of processor gets its kernels", "[selection][sho
     }
   }
 }
+
+#if defined(__x86_64__)
+TEST_CASE("selection: attention in units needs AMX, float16 and permutations of bytes",
+          "[selection][short]") {
+  const CpuFeatures every = processors().back().features;
+  CHECK(select(every, "").units == amx_units());
+  REQUIRE(amx_units() != nullptr);
+  CHECK(select(every, "avx512").units == nullptr);
+  for (bool CpuFeatures::*feature :
+       {&CpuFeatures::avx512_fp16, &CpuFeatures::avx512_vbmi, &CpuFeatures::amx}) {
+    auto without = every;
+    without.*feature = false;
+    CHECK(select(without, "").units == nullptr);
+  }
+}
+#endif
 
 TEST_CASE("selection: Native takes float32 and the half types on every kind of processor",
           "[selection][short]") {

@@ -13,8 +13,10 @@
 
 #include <cstring>
 #include <new>
+#include <optional>
 #include <utility>
 
+#include "kernels/attention/forward_units.h"
 #include "kernels/attention/passes.h"
 #include "kernels/attention/row_inputs.h"
 #include "kernels/attention/user_functions.h"
@@ -118,9 +120,11 @@ class Forward {
   using Head = typename Keys::Head;
 
  public:
-  Forward(const Call& call, const ForwardTensors<Stored>& tensors)
+  /// `left`: the only rows to compute; null: all.
+  Forward(const Call& call, const ForwardTensors<Stored>& tensors, const RowsLeft* left)
       : call_(call),
         t_(tensors),
+        left_(left),
         keys_(call, tensors, call.L <= kStripRows<T>),
         writes_weights_(tensors.weights && call.S <= kTileKeys && !call.user.blocks &&
                         (kIsBf16<T> || !call.dropout || tensors.dropped)) {}
@@ -153,8 +157,8 @@ class Forward {
       for_each_prepared_item(
           {count, keys_.blocks(), sharing * items}, parallel,
           [&](int64_t n, int64_t block) {
-            const int64_t head = first + n;
-            keys_.pack(head / call_.Hkv, head % call_.Hkv, block, head_at(n));
+            const int64_t head = first + n, b = head / call_.Hkv, hkv = head % call_.Hkv;
+            if (is_left(b, sharing, hkv)) keys_.pack(b, hkv, block, head_at(n));
           },
           [&](int64_t n, int64_t item) {
             const int64_t head = first + n, h = call_.query_head(head % call_.Hkv, item % items / row_blocks);
@@ -167,6 +171,16 @@ class Forward {
   // Blocks of queries have kBlockRows rows. A remainder of less than half a block belongs to the last one,
   // because a block of a few rows would cost as much to begin as a whole one.
   int64_t blocks() const { return std::max<int64_t>((call_.L + kBlockRows / 2) / kBlockRows, 1); }
+
+  // Whether rows that read this key head, of `sharing` items from b on, are computed.
+  bool is_left(int64_t b, int64_t sharing, int64_t hkv) const {
+    if (!left_) return true;
+    for (int64_t item = 0; item < sharing * call_.group; ++item) {
+      if (left_->any_of(call_, b + item / call_.group, call_.query_head(hkv, item % call_.group), 0, call_.L))
+        return true;
+    }
+    return false;
+  }
 
   // A block of queries of one head, starting at i0, and the memory for its work.
   struct Block {
@@ -226,6 +240,7 @@ class Forward {
 
   void attend(int64_t b, int64_t h, int64_t number, const Head& head) const {
     const int64_t i0 = number * kBlockRows, rows = number + 1 < blocks() ? kBlockRows : call_.L - i0;
+    if (left_ && !left_->any_of(call_, b, h, i0, rows)) return;
     const Block block = block_at(b, h, i0, rows, head);
     const int64_t end = call_.key_hi(b, i0 + rows - 1);
     // Tiles begin at the first visible key, so that a narrow window lies in one tile.
@@ -240,6 +255,7 @@ class Forward {
     }
     gemm_done();
     for (int64_t r = 0; r < rows; ++r) {
+      if (left_ && !left_->has(call_, b, h, i0 + r)) continue;
       t_.write_row(call_, b, h, i0 + r, block.maximum[r], block.total[r], block.output.row(r));
       if (writes_weights_ && block.sums[r / kStripRows<T>] == Sums::Begin)
         std::fill_n(weights_of(block, i0 + r), call_.S, Stored{0});
@@ -395,6 +411,7 @@ class Forward {
 
   const Call& call_;
   const ForwardTensors<Stored>& t_;
+  const RowsLeft* const left_;
   const Keys keys_;
   const bool writes_weights_;
 };
@@ -403,9 +420,17 @@ class Forward {
 
 template <class T>
 void forward(const Call& call, const ForwardTensors<T>& tensors) {
+  std::optional<RowsLeft> left;
+  if constexpr (kIsBf16<T>) {
+    if (units_compute(call, tensors)) {
+      left.emplace(call);
+      forward_units(call, tensors, *left);
+      if (!left->any()) return;
+    }
+  }
   bool has_weights = false;
   for_operands<T>([&](auto operand) {
-    Forward<T, decltype(operand)> pass(call, tensors);
+    Forward<T, decltype(operand)> pass(call, tensors, left ? &*left : nullptr);
     pass.run();
     has_weights = pass.writes_weights();
   });

@@ -79,7 +79,10 @@ struct ForwardTensors {
     } else {
       elementwise().store_scaled(sums, end.factor * call.survivor_scale, row, call.Dv);
     }
-    const int64_t index = call.row_index(b, h, i);
+    write_statistics(call.row_index(b, h, i), end);
+  }
+  /// Writes the statistics of a row that are wanted.
+  void write_statistics(int64_t index, const RowEnd& end) const {
     if (logsumexp) logsumexp[index] = end.logsumexp();
     if (statistics.maximum) statistics.maximum[index] = end.maximum;
     if (statistics.log_total) statistics.log_total[index] = end.log_total();

@@ -173,6 +173,10 @@ void amx_multiply_few_rows(const Matrix<const bf16_t>& weight, const Rhs<const b
   multiply_blocks<true>(weight, x, out, /*accumulate=*/false);
 }
 
+void amx_begin() {
+  configure({.rows = {kSide, kSide}, .columns = {kSide, kSide}});
+}
+
 void amx_done() {
   if (configured == Shape{}) return;
   _tile_release();
@@ -189,6 +193,7 @@ namespace attentive::kernels::cpu {
 
 void amx_multiply(const Matrix<const bf16_t>&, const Rhs<const bf16_t>&, const Matrix<float>&, bool) {}
 void amx_multiply_few_rows(const Matrix<const bf16_t>&, const Rhs<const bf16_t>&, const Matrix<float>&) {}
+void amx_begin() {}
 void amx_done() {}
 
 }  // namespace attentive::kernels::cpu

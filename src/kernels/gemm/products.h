@@ -91,6 +91,9 @@ void amx_multiply(const Matrix<const bf16_t>& lhs, const Rhs<const bf16_t>& rhs,
 void amx_multiply_few_rows(const Matrix<const bf16_t>& weight, const Rhs<const bf16_t>& x,
                            const Matrix<float>& out);
 
+/// Configures every register of the matrix unit for 16 rows of 64 bytes.
+void amx_begin();
+
 /// Releases the matrix unit if a product of this thread configured it.
 void amx_done();
 

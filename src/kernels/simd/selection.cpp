@@ -6,7 +6,8 @@ Selection select(const CpuFeatures& cpu, std::string_view limit) {
   const bool wide = cpu.avx512 && limit != "avx2" && limit != "default";
   if (wide && cpu.avx512_bf16 && limit != "avx512" && avx512_bf16::code()) {
     const auto without_unit = cpu.fast_pairs ? Bf16Product::Pairs : Bf16Product::Widened;
-    return {avx512_bf16::code(), cpu.amx ? Bf16Product::MatrixUnit : without_unit, cpu.avx512_fp16};
+    return {avx512_bf16::code(), cpu.amx ? Bf16Product::MatrixUnit : without_unit, cpu.avx512_fp16,
+            cpu.amx && cpu.avx512_fp16 && cpu.avx512_vbmi ? amx_units() : nullptr};
   }
   if (wide && avx512::code()) return {avx512::code(), Bf16Product::Widened};
   if (cpu.avx2 && limit != "default" && avx2::code()) return {avx2::code(), Bf16Product::Widened};

@@ -43,11 +43,15 @@ enum class Bf16Product {
   MatrixUnit,  ///< AMX
 };
 
+struct UnitFunctions;  ///< attention/units.h
+
 struct Selection {
   const VectorCode* code;
   Bf16Product bf16;
   /// Whether LibTorch's own products of float16 are about as fast as those of float32.
   bool library_f16 = false;
+  const UnitFunctions* units =
+      nullptr;  ///< the code of attention in bfloat16 on the matrix unit, if it is used
 };
 
 /// The selection of this process; null before it is used for the first time.
@@ -88,5 +92,10 @@ const VectorCode* code();
 namespace portable {
 const VectorCode* code();
 }
+
+/// The code of attention in units on AMX, or null if the compiler has no such code; and the same in plain
+/// C++, with the same bits.
+const UnitFunctions* amx_units();
+const UnitFunctions* portable_units();
 
 }  // namespace attentive::kernels::cpu

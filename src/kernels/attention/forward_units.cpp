@@ -1,0 +1,322 @@
+// The forward pass in units of 16 queries by 64 keys (units.h), for a block of queries of one head after the
+// other:
+//
+//   for each group of units' rows of the block:
+//     for each 64 keys that they may see:
+//       for each of the group:
+//         S  = Q Kᵀ               of this unit, while the unit before it takes its
+//         P  = 2^(t - r - 40)     t: logits in base 2; r: the reference of the row; while
+//         O  = O + P V            is that of the unit before
+//   O = O / ℓ, where ℓ is the row's sum of P
+//
+// No maximum follows the scores. A row takes its reference from the first keys that it sees, and the total
+// shows whether a later score was too large for it: such a row is left to the pass of forward.cpp, and so is
+// one that sees numbers too large or too small for units. Every such decision depends on what the row itself
+// sees.
+
+#include "kernels/attention/forward_units.h"
+
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "kernels/attention/units.h"
+#include "kernels/gemm/operands.h"
+#include "kernels/gemm/scratch.h"
+#include "kernels/simd/threads.h"
+#include "kernels/simd/vector_code.h"
+
+namespace attentive::kernels::cpu {
+namespace {
+
+constexpr int64_t kBlockRows = 128;  // queries of an item of work
+// Units' rows that read the same 64 keys, while these are in L1; with D = 128, these fill it.
+constexpr int64_t kRowsTogether = 2, kRowsTogether128 = 8;
+constexpr int64_t kPackedAtATime = 1024;  // keys
+constexpr int64_t kBitsAtATime = 1024;    // keys for which a row's bits of dropout are drawn
+constexpr int64_t kPackedBytes = int64_t{3} << 20, kHeadsAtLeast = 2;  // as in forward.cpp
+
+class ForwardUnits {
+ public:
+  ForwardUnits(const Call& call, const ForwardTensors<bf16_t>& tensors, const UnitFunctions& code,
+               RowsLeft& left)
+      : call_(call), t_(tensors), code_(code), left_(left), keys_(round_up(call.S, kUnitKeys)) {}
+
+  void run() const {
+    const int64_t sharing = t_.k.b == 0 && t_.v.b == 0 ? call_.B : 1, heads = call_.B / sharing * call_.Hkv,
+                  row_blocks = blocks(), items = sharing * call_.group * row_blocks;
+    const int64_t bytes = head_size() * static_cast<int64_t>(sizeof(bf16_t));
+    const int64_t at_once =
+        std::min(heads, std::max(kPackedBytes / std::max<int64_t>(bytes, 1), kHeadsAtLeast));
+    // As in forward.cpp, packed keys have an arena of the calling thread.
+    thread_local Scratch shared;
+    shared.reset();
+    auto* const packed = shared.take<bf16_t>(at_once * head_size());
+    auto* const fit = shared.take<uint8_t>(at_once * keys_);
+    auto* const all_fit = shared.take<uint8_t>(at_once * steps());
+    const auto head_at = [&](int64_t n) {
+      return Head{packed + n * head_size(), fit + n * keys_, all_fit + n * steps()};
+    };
+    for (int64_t first = 0; first < heads; first += at_once) {
+      for_each_prepared_item(
+          {std::min(at_once, heads - first), steps(), items}, call_.worth_threads(call_.D + call_.Dv),
+          [&](int64_t n, int64_t step) {
+            const int64_t head = first + n;
+            pack(head / call_.Hkv, head % call_.Hkv, step, head_at(n));
+          },
+          [&](int64_t n, int64_t item) {
+            const int64_t head = first + n, nth = item / row_blocks,
+                          h = call_.query_head(head % call_.Hkv, nth % call_.group);
+            attend(head / call_.Hkv + nth / call_.group, h, row_blocks - 1 - item % row_blocks, head_at(n));
+          });
+    }
+  }
+
+ private:
+  // The packed keys and values of a head, whether each key fits, and whether all of a step do.
+  struct Head {
+    bf16_t* packed;
+    uint8_t *fit, *all_fit;
+  };
+
+  int64_t head_size() const { return keys_ * (call_.D + call_.Dv); }
+  int64_t steps() const { return (call_.S + kPackedAtATime - 1) / kPackedAtATime; }
+  int64_t blocks() const { return std::max<int64_t>((call_.L + kBlockRows / 2) / kBlockRows, 1); }
+  bf16_t* keys_at(const Head& head, int64_t j) const { return head.packed + j * call_.D; }
+  bf16_t* values_at(const Head& head, int64_t j) const {
+    return head.packed + keys_ * call_.D + j * call_.Dv;
+  }
+
+  void pack(int64_t b, int64_t hkv, int64_t step, const Head& head) const {
+    bool all = true;
+    const int64_t from = step * kPackedAtATime, to = std::min(from + kPackedAtATime, call_.S);
+    for (int64_t j = from; j < to; j += kUnitKeys) {
+      for (int64_t next = j + kUnitKeys; next < std::min(j + 2 * kUnitKeys, to); ++next) {
+        prefetch_row(t_.k.at(b, hkv, next), 1, call_.D);
+        prefetch_row(t_.v.at(b, hkv, next), 1, call_.Dv);
+      }
+      const int64_t count = std::min(kUnitKeys, to - j);
+      all &= code_.pack({rows_of(t_.k, b, hkv, j, count, call_.D), rows_of(t_.v, b, hkv, j, count, call_.Dv),
+                         keys_at(head, j), values_at(head, j), head.fit + j});
+    }
+    head.all_fit[step] = all;
+  }
+
+  // A unit's 16 rows, of which the last ones may lie beyond the last query.
+  struct Rows {
+    int64_t i0, count;
+    const bf16_t* queries;
+    float* sums;
+    UnitRows* state;
+    int64_t lo, hi;  // the keys that some row may see
+    int64_t begun;   // all rows that see a key have begun before this key
+    // Dropout's of the keys from bits_from on, in turns, since a step later than the one that brings them
+    // reads them.
+    uint16_t* bits[2];
+    int* bits_turn;
+    int64_t bits_from = -1;
+  };
+
+  // A pipeline: the scores of a unit are computed beside the weights of the one before and the sums of the
+  // one before that.
+  class Steps {
+   public:
+    Steps(const UnitFunctions& code, int64_t d, UnitMemory& memory, UnitRows& no_rows, float scale)
+        : code_(d == 64 ? code.of_64 : code.of_128), memory_(memory), scale_(scale) {
+      memory_.late[0] = memory_.late[1] = nullptr;
+      none_.rows = &no_rows;
+      none_.edge = true;
+      for (Unit& unit : units_) unit = none_;
+    }
+    // The unit that comes next, to be filled in.
+    Unit& next() { return units_[n_ % 3]; }
+    void add() {
+      code_.step(units_[n_ % 3], units_[(n_ + 2) % 3], units_[(n_ + 1) % 3], memory_, n_ & 1, scale_);
+      ++n_;
+    }
+    void finish() {
+      for (int i = 0; i < 2; ++i) {
+        next() = none_;
+        add();
+      }
+      code_.flush(memory_);
+    }
+
+   private:
+    const UnitSteps& code_;
+    UnitMemory& memory_;
+    const float scale_;
+    uint32_t n_ = 0;
+    Unit none_{}, units_[3];
+  };
+
+  void attend(int64_t b, int64_t h, int64_t number, const Head& head) const {
+    const int64_t block = number * kBlockRows, end = number + 1 < blocks() ? block + kBlockRows : call_.L;
+    const int64_t count = (end - block + kUnitRows - 1) / kUnitRows;
+    Scratch& scratch = Scratch::of_this_thread();
+    scratch.reset();
+    auto* const queries = scratch.take<bf16_t>(count * kUnitRows * call_.D);
+    auto* const sums = scratch.take<float>(count * kUnitRows * call_.Dv);
+    auto* const states = scratch.take<UnitRows>(count + 1);
+    constexpr int64_t kBits = kBitsAtATime / 16;
+    const int64_t together = call_.D == 64 ? kRowsTogether : kRowsTogether128;
+    int bits_turns[kRowsTogether128] = {};
+    auto* const bits = scratch.take<uint16_t>(call_.dropout ? together * 2 * kUnitRows * kBits : 0);
+    states[count] = {};
+    Steps steps(code_, call_.D, *scratch.take<UnitMemory>(1), states[count], scale());
+    code_.begin();
+    for (int64_t first = 0; first < count; first += together) {
+      Rows set[kRowsTogether128];
+      const int64_t several = std::min(together, count - first);
+      int64_t from = call_.S, to = 0;
+      for (int64_t n = 0; n < several; ++n) {
+        Rows& rows = set[n];
+        rows = rows_at(b, block + (first + n) * kUnitRows, end);
+        rows.queries = queries + (first + n) * kUnitRows * call_.D;
+        rows.sums = sums + (first + n) * kUnitRows * call_.Dv;
+        rows.state = states + first + n;
+        if (call_.dropout) {
+          for (int64_t turn = 0; turn < 2; ++turn)
+            rows.bits[turn] = bits + (2 * n + turn) * kUnitRows * kBits;
+          rows.bits_turn = &bits_turns[n];
+        }
+        *rows.state = {};
+        rows.state->unfit = code_.copy_queries(rows_of(t_.q, b, h, rows.i0, rows.count, call_.D),
+                                               queries + (first + n) * kUnitRows * call_.D);
+        // Rows that are written at last or read next, which may lie far apart.
+        for (int64_t i = rows.i0; i < rows.i0 + rows.count; ++i) {
+          prefetch_to_write(t_.output.at(b, h, i), call_.Dv);
+          const int64_t later = i + together * kUnitRows;
+          if (later < end) prefetch_row(t_.q.at(b, h, later), 1, call_.D);
+        }
+        if (rows.lo >= rows.hi) {
+          std::fill_n(rows.sums, kUnitRows * call_.Dv, 0.0f);
+          continue;
+        }
+        from = std::min(from, rows.lo / kUnitKeys * kUnitKeys);
+        to = std::max(to, rows.hi);
+      }
+      for (int64_t j = from; j < to; j += kUnitKeys) {
+        for (int64_t n = 0; n < several; ++n) {
+          if (j >= set[n].hi || j + kUnitKeys <= set[n].lo) continue;
+          set_unit(b, h, set[n], j, head, steps.next());
+          steps.add();
+        }
+      }
+    }
+    steps.finish();
+    code_.end();
+    for (int64_t n = 0; n < count; ++n) {
+      finish(b, h, rows_at(b, block + n * kUnitRows, end), states[n], sums + n * kUnitRows * call_.Dv, head);
+    }
+  }
+
+  Rows rows_at(int64_t b, int64_t i0, int64_t end) const {
+    Rows rows{};
+    rows.i0 = i0;
+    rows.count = std::min(kUnitRows, end - i0);
+    const int64_t last = i0 + rows.count - 1;
+    rows.lo = call_.key_lo(i0);
+    rows.hi = call_.key_hi(b, last);
+    rows.begun = call_.key_lo(last) / kUnitKeys * kUnitKeys + kUnitKeys;
+    return rows;
+  }
+
+  void set_unit(int64_t b, int64_t h, Rows& rows, int64_t j, const Head& head, Unit& unit) const {
+    const auto place = [&](int64_t key) {
+      constexpr int64_t kFar = 1 << 20;
+      return static_cast<int32_t>(std::clamp(key - j, -kFar, kFar));
+    };
+    unit.queries = rows.queries;
+    unit.keys = keys_at(head, j);
+    unit.values = values_at(head, j);
+    unit.sums = rows.sums;
+    unit.rows = rows.state;
+    unit.parts = static_cast<int32_t>(std::min<int64_t>((rows.hi - j + 15) / 16, 4));
+    unit.begins = j <= rows.lo;
+    unit.lo = place(rows.i0 + call_.band.lo);
+    unit.hi = place(rows.i0 + call_.band.hi + 1);
+    unit.end = place(call_.key_lengths ? std::clamp<int64_t>(call_.key_lengths[b], 0, call_.S) : call_.S);
+    const auto width = static_cast<int32_t>(kUnitKeys);
+    unit.edge = j < rows.begun || unit.lo + static_cast<int32_t>(kUnitRows) > 1 || unit.hi < width ||
+                unit.end < width;
+    if (!call_.dropout) return;
+    const int64_t first = j / kBitsAtATime * kBitsAtATime;
+    constexpr int64_t kBits = kBitsAtATime / 16;
+    if (rows.bits_from != first) {
+      rows.bits_from = first;
+      *rows.bits_turn ^= 1;
+      // From the block of 128 keys on that holds key j.
+      const int64_t from = j / 128 * 128, to = std::min(first + kBitsAtATime, rows.hi);
+      for (int64_t r = 0; r < rows.count; ++r) {
+        call_.dropout_bits(b, h, rows.i0 + r, from, to,
+                           rows.bits[*rows.bits_turn] + r * kBits + (from - first) / 16, 1);
+      }
+    }
+    unit.survivors = rows.bits[*rows.bits_turn] + (j - first) / 16;
+    unit.stride = kBits;
+  }
+
+  // The factor from scores to logits in base 2.
+  float scale() const { return call_.rule.scale * kLog2e; }
+
+  void finish(int64_t b, int64_t h, const Rows& rows, const UnitRows& state, const float* sums,
+              const Head& head) const {
+    alignas(64) float totals[kUnitRows], factors[kUnitRows] = {};
+    code_.totals(state, totals);
+    uint32_t unfit = state.unfit & ((1u << rows.count) - 1);
+    for (int64_t r = 0; r < rows.count; ++r) {
+      // A weight of 1 is, or may have been, larger than a weight can be.
+      if (!(totals[r] < 1.0f)) unfit |= 1u << r;
+    }
+    const int64_t first = rows.lo / kPackedAtATime, last = (rows.hi + kPackedAtATime - 1) / kPackedAtATime;
+    if (first < last && std::memchr(head.all_fit + first, 0, static_cast<size_t>(last - first))) {
+      for (int64_t r = 0; r < rows.count; ++r) {
+        const int64_t lo = call_.key_lo(rows.i0 + r), hi = call_.key_hi(b, rows.i0 + r);
+        if (lo < hi && std::memchr(head.fit + lo, 0, static_cast<size_t>(hi - lo))) unfit |= 1u << r;
+      }
+    }
+    const bool wanted = t_.logsumexp || t_.statistics.maximum || t_.statistics.log_total || call_.sinks;
+    for (int64_t r = 0; r < rows.count; ++r) {
+      const bool begun = (state.begun >> r & 1) != 0;
+      if (begun) factors[r] = 1.0f / totals[r] * call_.survivor_scale;
+      if (!wanted || (unfit >> r & 1) != 0) continue;
+      constexpr float kWeightOfReference = 1.0f / static_cast<float>(int64_t{1} << kHeadroom);
+      const RowEnd end =
+          end_of_row(call_, b, h, rows.i0 + r, begun ? state.reference[r] / scale() : -kInfinity,
+                     totals[r] / kWeightOfReference);
+      t_.write_statistics(call_.row_index(b, h, rows.i0 + r), end);
+      factors[r] = end.factor == 0.0f ? 0.0f : end.factor / kWeightOfReference * call_.survivor_scale;
+    }
+    if (unfit == 0)
+      return code_.write(sums, factors, rows.count, call_.Dv, t_.output.at(b, h, rows.i0), t_.output.row);
+    left_.add(call_, b, h, rows.i0, unfit);
+    for (int64_t r = 0; r < rows.count; ++r) {
+      if ((unfit >> r & 1) == 0)
+        code_.write(sums + r * call_.Dv, factors + r, 1, call_.Dv, t_.output.at(b, h, rows.i0 + r),
+                    t_.output.row);
+    }
+  }
+
+  const Call& call_;
+  const ForwardTensors<bf16_t>& t_;
+  const UnitFunctions& code_;
+  RowsLeft& left_;
+  const int64_t keys_;
+};
+
+}  // namespace
+
+bool units_compute(const Call& call, const ForwardTensors<bf16_t>& tensors) {
+  const ScoreRule& rule = call.rule;
+  return selection().units && call.D == call.Dv && (call.D == 64 || call.D == 128) && call.normalise &&
+         rule.plain() && rule.scale >= kSmallestScale && rule.scale <= kLargestScale && !call.slopes &&
+         !call.bias && !call.keep && !call.user.score && !call.user.mask && !call.user.blocks &&
+         !tensors.weights && call.L > 0 && call.S > 0;
+}
+
+void forward_units(const Call& call, const ForwardTensors<bf16_t>& tensors, RowsLeft& left) {
+  ForwardUnits(call, tensors, *selection().units, left).run();
+}
+
+}  // namespace attentive::kernels::cpu
