@@ -6,106 +6,32 @@
 
 #include <immintrin.h>
 
+#include "kernels/gemm/amx_tiles.h"
 #include "kernels/gemm/products.h"
 
 namespace attentive::kernels::cpu {
 namespace {
 
-struct Ops {
+struct Ops : AmxTiles {
   using Floats = __m512;
   using Words = __m512i;
-  template <int n>
-  struct Number {
-    static constexpr int value = n;
-  };
+  static void begin() { amx_begin(); }
+  static void end() { amx_done(); }
 
-  // GCC's tile intrinsics do not tell the compiler which memory they read and write.
-  ATTENTIVE_ALWAYS_INLINE static void written_for_tiles() { __asm__ volatile("" ::: "memory"); }
-
-  // The intrinsics take the numbers of registers as literals only.
-#define ATTENTIVE_EACH_TILE(n, use) \
-  if constexpr (n == 0) use(0);     \
-  if constexpr (n == 1) use(1);     \
-  if constexpr (n == 2) use(2);     \
-  if constexpr (n == 3) use(3);     \
-  if constexpr (n == 4) use(4);     \
-  if constexpr (n == 5) use(5);     \
-  if constexpr (n == 6) use(6);     \
-  if constexpr (n == 7) use(7)
-  template <int n>
-  ATTENTIVE_ALWAYS_INLINE static void load_tile(const void* from, int64_t row_bytes) {
-#define ATTENTIVE_USE(t) _tile_loadd(t, from, row_bytes)
-    ATTENTIVE_EACH_TILE(n, ATTENTIVE_USE);
-#undef ATTENTIVE_USE
-  }
-  template <int n>
-  ATTENTIVE_ALWAYS_INLINE static void store_tile(void* to, int64_t row_bytes) {
-#define ATTENTIVE_USE(t) _tile_stored(t, to, row_bytes)
-    ATTENTIVE_EACH_TILE(n, ATTENTIVE_USE);
-#undef ATTENTIVE_USE
-  }
-  template <int n>
-  ATTENTIVE_ALWAYS_INLINE static void zero_tile() {
-    ATTENTIVE_EACH_TILE(n, _tile_zero);
-  }
-#undef ATTENTIVE_EACH_TILE
-  // Register `sum` += register `left` times register `right`.
-  template <int sum, int left, int right>
-  ATTENTIVE_ALWAYS_INLINE static void multiply() {
-#define ATTENTIVE_RIGHT(s, l)                                                 \
-  if constexpr (sum == s && left == l && right == 6) _tile_dpbf16ps(s, l, 6); \
-  if constexpr (sum == s && left == l && right == 7) _tile_dpbf16ps(s, l, 7)
-#define ATTENTIVE_LEFT(s) \
-  ATTENTIVE_RIGHT(s, 4);  \
-  ATTENTIVE_RIGHT(s, 5)
-    ATTENTIVE_RIGHT(0, 2);
-    ATTENTIVE_RIGHT(0, 3);
-    ATTENTIVE_RIGHT(1, 2);
-    ATTENTIVE_RIGHT(1, 3);
-    ATTENTIVE_LEFT(0);
-    ATTENTIVE_LEFT(1);
-    ATTENTIVE_LEFT(2);
-    ATTENTIVE_LEFT(3);
-#undef ATTENTIVE_LEFT
-#undef ATTENTIVE_RIGHT
-  }
-  static void begin() {
-    amx_begin();
-  }
-  static void end() {
-    amx_done();
-  }
-
-  ATTENTIVE_ALWAYS_INLINE static Floats load(const float* p) {
-    return _mm512_loadu_ps(p);
-  }
-  ATTENTIVE_ALWAYS_INLINE static void store(float* p, Floats x) {
-    _mm512_storeu_ps(p, x);
-  }
-  ATTENTIVE_ALWAYS_INLINE static Words load_words(const bf16_t* p) {
-    return _mm512_loadu_si512(p);
-  }
-  ATTENTIVE_ALWAYS_INLINE static void store(bf16_t* p, Words x) {
-    _mm512_storeu_si512(p, x);
-  }
-  ATTENTIVE_ALWAYS_INLINE static Floats all(float x) {
-    return _mm512_set1_ps(x);
-  }
+  ATTENTIVE_ALWAYS_INLINE static Floats load(const float* p) { return _mm512_loadu_ps(p); }
+  ATTENTIVE_ALWAYS_INLINE static void store(float* p, Floats x) { _mm512_storeu_ps(p, x); }
+  ATTENTIVE_ALWAYS_INLINE static Words load_words(const bf16_t* p) { return _mm512_loadu_si512(p); }
+  ATTENTIVE_ALWAYS_INLINE static void store(bf16_t* p, Words x) { _mm512_storeu_si512(p, x); }
+  ATTENTIVE_ALWAYS_INLINE static Floats all(float x) { return _mm512_set1_ps(x); }
   ATTENTIVE_ALWAYS_INLINE static Words words(uint16_t x) {
     return _mm512_set1_epi16(static_cast<int16_t>(x));
   }
   ATTENTIVE_ALWAYS_INLINE static Words halves(float x) {
     return _mm512_castph_si512(_mm512_set1_ph(static_cast<_Float16>(x)));
   }
-  ATTENTIVE_ALWAYS_INLINE static Floats fma(Floats a, Floats b, Floats c) {
-    return _mm512_fmadd_ps(a, b, c);
-  }
-  ATTENTIVE_ALWAYS_INLINE static Floats times(Floats a, Floats b) {
-    return a * b;
-  }
-  ATTENTIVE_ALWAYS_INLINE static float sum(Floats x) {
-    return _mm512_reduce_add_ps(x);
-  }
+  ATTENTIVE_ALWAYS_INLINE static Floats fma(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
+  ATTENTIVE_ALWAYS_INLINE static Floats times(Floats a, Floats b) { return a * b; }
+  ATTENTIVE_ALWAYS_INLINE static float sum(Floats x) { return _mm512_reduce_add_ps(x); }
   // The larger numbers, where a bit of `shown` is set.
   ATTENTIVE_ALWAYS_INLINE static Floats larger(Floats top, Floats x, uint16_t shown) {
     return _mm512_mask_max_ps(top, shown, x, top);
@@ -147,9 +73,7 @@ struct Ops {
     return _mm512_packus_epi32(_mm512_sub_epi32(_mm512_castps_si512(a), base),
                                _mm512_sub_epi32(_mm512_castps_si512(b), base));
   }
-  static constexpr int key_of_word(int word) {
-    return word / 8 * 4 + word % 4 + (word % 8 >= 4 ? 16 : 0);
-  }
+  static constexpr int key_of_word(int word) { return word / 8 * 4 + word % 4 + (word % 8 >= 4 ? 16 : 0); }
   // The bits of `a` where those of `which` are set, else those of `b`.
   ATTENTIVE_ALWAYS_INLINE static Words select(Words which, Words a, Words b) {
     return _mm512_ternarylogic_epi32(which, a, b, 0xca);
@@ -181,9 +105,7 @@ struct Ops {
   ATTENTIVE_ALWAYS_INLINE static bool any_from(Words x, uint16_t bound) {
     return _mm512_cmpge_epu16_mask(x, words(bound)) != 0;
   }
-  ATTENTIVE_ALWAYS_INLINE static Words either(Words a, Words b) {
-    return _mm512_or_si512(a, b);
-  }
+  ATTENTIVE_ALWAYS_INLINE static Words either(Words a, Words b) { return _mm512_or_si512(a, b); }
   ATTENTIVE_ALWAYS_INLINE static bool any_bits(Words x, uint16_t bits) {
     return _mm512_test_epi16_mask(x, words(bits)) != 0;
   }

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <immintrin.h>
 
+#include "kernels/gemm/amx_tiles.h"
+
 namespace attentive::kernels::cpu {
 namespace {
 
@@ -28,12 +30,6 @@ struct Shape {
 
 thread_local Shape configured;
 
-// GCC's tile intrinsics (releases 11 to 13 at least) do not tell the compiler which memory they read. Without
-// this barrier it may remove the stores before them.
-inline void written_for_tiles() {
-  __asm__ volatile("" ::: "memory");
-}
-
 void configure(const Shape& shape) {
   if (shape == configured) return;
   struct alignas(64) {
@@ -51,7 +47,7 @@ void configure(const Shape& shape) {
     set(4 + i, shape.rows[i], kInner * 2);
     set(6 + i, kSide, shape.columns[i] * kFloatBytes);
   }
-  written_for_tiles();
+  AmxTiles::written_for_tiles();
   _tile_loadconfig(&config);
   configured = shape;
 }
@@ -109,13 +105,66 @@ void multiply(const Shape& shape, int64_t k, const bf16_t* a, int64_t lda, const
     alignas(64) bf16_t pairs[kInner * 2 * kSide] = {};
     const auto bytes = static_cast<size_t>((shape.columns[0] + shape.columns[1]) * kFloatBytes);
     for (int64_t i = 0; i < tail.size; i += 2) std::memcpy(pairs + i * 2 * kSide, b + (p + i) * ldb, bytes);
-    written_for_tiles();
+    AmxTiles::written_for_tiles();
     step(tail.left, kInner, pairs, 2 * kSide);
   }
   _tile_stored(0, c, row);
   if (kTwoColumns) _tile_stored(1, right, row);
   if (kTwoRows) _tile_stored(2, below, row);
   if (kTwoRows && kTwoColumns) _tile_stored(3, across, row);
+}
+
+// The products of 16 rows, which stay in registers, with all columns, one accumulator after the other. A store waits
+// for its products, and what is issued behind it waits too: it is issued among the products of a later accumulator.
+// Sums are added in the same order as above.
+template <int kSteps>
+void multiply_rows(const bf16_t* a, int64_t lda, const bf16_t* b, int64_t ldb, float* c, int64_t ldc,
+                   int64_t columns, bool accumulate) {
+  using Tiles = AmxTiles;
+  constexpr int kFirst = 6 - kSteps;          // register of the rows
+  constexpr int kSums = kSteps == 2 ? 4 : 2;  // registers of sums
+  constexpr int kLate = kSums / 2;            // accumulators between a product and its store
+  static_assert(kSteps == 2 || kSteps == 4);
+  const int64_t row = ldc * kFloatBytes, pairs = ldb * kFloatBytes;
+  Tiles::load_tile<kFirst>(a, lda * 2);
+  Tiles::load_tile<kFirst + 1>(a + kInner, lda * 2);
+  if constexpr (kSteps == 4) {
+    Tiles::load_tile<kFirst + 2>(a + 2 * kInner, lda * 2);
+    Tiles::load_tile<kFirst + 3>(a + 3 * kInner, lda * 2);
+  }
+  const auto column = [&](auto number, int64_t j) {
+    constexpr int kSum = decltype(number)::value;
+    const bool needed = j < columns;
+    const bf16_t* const right = b + 2 * j;
+    if (needed) {
+      if (accumulate) {
+        Tiles::load_tile<kSum>(c + j, row);
+      } else {
+        Tiles::zero_tile<kSum>();
+      }
+      Tiles::load_tile<6>(right, pairs);
+      Tiles::multiply<kSum, kFirst, 6>();
+    }
+    const int64_t before = j - kLate * kSide;
+    if (before >= 0 && before < columns) Tiles::store_tile<(kSum + kSums - kLate) % kSums>(c + before, row);
+    if (!needed) return;
+    Tiles::load_tile<7>(right + kInner * ldb, pairs);
+    Tiles::multiply<kSum, kFirst + 1, 7>();
+    if constexpr (kSteps == 4) {
+      Tiles::load_tile<6>(right + 2 * kInner * ldb, pairs);
+      Tiles::multiply<kSum, kFirst + 2, 6>();
+      Tiles::load_tile<7>(right + 3 * kInner * ldb, pairs);
+      Tiles::multiply<kSum, kFirst + 3, 7>();
+    }
+  };
+  for (int64_t j = 0; j < columns + kLate * kSide; j += kSums * kSide) {
+    column(Tiles::Number<0>{}, j);
+    column(Tiles::Number<1>{}, j + kSide);
+    if constexpr (kSums == 4) {
+      column(Tiles::Number<2>{}, j + 2 * kSide);
+      column(Tiles::Number<3>{}, j + 3 * kSide);
+    }
+  }
 }
 
 int64_t least(int64_t x, int64_t y) {
@@ -165,7 +214,14 @@ void multiply_blocks(const Matrix<const bf16_t>& lhs, const Rhs<const bf16_t>& r
 
 void amx_multiply(const Matrix<const bf16_t>& lhs, const Rhs<const bf16_t>& rhs, const Matrix<float>& out,
                   bool accumulate) {
-  multiply_blocks<false>(lhs, rhs, out, accumulate);
+  if (out.rows % kSide != 0 || out.cols % kSide != 0 || (lhs.cols != 2 * kInner && lhs.cols != 4 * kInner))
+    return multiply_blocks<false>(lhs, rhs, out, accumulate);
+  amx_begin();
+  const auto rows = lhs.cols == 2 * kInner ? multiply_rows<2> : multiply_rows<4>;
+  AmxTiles::written_for_tiles();
+  for (int64_t i = 0; i < out.rows; i += kSide)
+    rows(lhs.row(i), lhs.stride, rhs.data, rhs.stride, out.row(i), out.stride, out.cols, accumulate);
+  AmxTiles::written_for_tiles();
 }
 
 void amx_multiply_few_rows(const Matrix<const bf16_t>& weight, const Rhs<const bf16_t>& x,
