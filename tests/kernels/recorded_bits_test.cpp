@@ -248,13 +248,16 @@ struct Table {
 std::vector<Table> tables() {
   const auto& cpu = this_cpu();
   std::vector<Table> result = {{"portable", {portable::code(), Bf16Product::Widened}},
-                               {"wide", {wide::code(), Bf16Product::Widened}}};
+                               {"wide", {wide::code(), Bf16Product::Widened}},
+                               {"units", {portable::code(), Bf16Product::Widened, false, portable_units()}}};
   if (cpu.avx2) result.push_back({"avx2", {avx2::code(), Bf16Product::Widened}});
   if (cpu.avx512) result.push_back({"avx512", {avx512::code(), Bf16Product::Widened}});
   if (cpu.avx512_bf16) {
     result.push_back({"avx512_bf16", {avx512_bf16::code(), Bf16Product::Widened}});
     result.push_back({"avx512_bf16, pairs", {avx512_bf16::code(), Bf16Product::Pairs}});
   }
+  if (select(cpu, "").units)  // AMX computes the bits of the record
+    result.push_back({"units", {portable::code(), Bf16Product::Widened, false, amx_units()}});
   if (test::limited_instructions())
     std::erase_if(result, [](const Table& table) { return table.selection.code != &vector_code(); });
   return result;

@@ -3,6 +3,8 @@
 
 #include "kernels/attention/units.h"
 
+#include <bit>
+#include <cmath>
 #include <functional>
 #include <string>
 #include <utility>
@@ -16,9 +18,11 @@
 #include <ATen/ops/tensor.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators_range.hpp>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <attentive/functional/attention.h>
 
+#include "kernels/gemm/products.h"
 #include "kernels/simd/selection.h"
 #include "support/compare.h"
 
@@ -299,5 +303,100 @@ TEST_CASE("units: with a graph and without, the output has the same bits", "[uni
     const auto without = attention(x.q, x.k, x.v, options);
     auto q = x.q.detach().clone().requires_grad_();
     CHECK(same_bits(without, attention(q, x.k, x.v, options).detach()));
+  }
+}
+
+TEST_CASE("units: gradients of a tile are those of the formula", "[units]") {
+  const bool dropout = GENERATE(false, true);
+  const int64_t keys = GENERATE(1, 5, 32), columns = GENERATE(16, 48, 128), stride = columns + 16;
+  at::manual_seed(13);
+  const auto scores = at::randn({keys, stride}) * 8, products = at::randn({keys, stride}),
+             maximum = at::randn({columns}), delta = at::randn({columns});
+  auto log_total = at::randn({columns}) * 2 + 18;  // weights are below 1
+  log_total[3] = kInfinity;                        // a query without keys
+  const float scale = 0.25f, unit = scale * 1.442695041f, survivor_scale = dropout ? 1.25f : 1.0f;
+  std::vector<UnitGradientRow> rows(static_cast<size_t>(keys));
+  std::vector<uint16_t> drop(static_cast<size_t>(columns) + 32);
+  for (size_t c = 0; c < drop.size(); ++c) drop[c] = static_cast<uint16_t>(c * 40503u >> 3);
+  for (int64_t r = 0; r < keys; ++r) {
+    rows[static_cast<size_t>(r)] = {static_cast<int32_t>(r), static_cast<int32_t>(columns - 3 * r),
+                                    dropout ? drop.data() : nullptr, static_cast<int>(r % 16)};
+  }
+  const int64_t pairs_rows = (keys + 1) / 2 * 2;
+  const auto matrix = [&](const at::Tensor& x) {
+    return Matrix<const float>{x.const_data_ptr<float>(), keys, columns, stride};
+  };
+  std::vector<std::vector<bf16_t>> first;
+  for (const auto* units : all_units()) {
+    std::vector<bf16_t> weights(static_cast<size_t>(pairs_rows * stride)), gradients = weights,
+                                                                           pairs = weights;
+    units->gradients({keys,
+                      columns,
+                      rows.data(),
+                      matrix(scores),
+                      matrix(products),
+                      maximum.const_data_ptr<float>(),
+                      log_total.const_data_ptr<float>(),
+                      delta.const_data_ptr<float>(),
+                      unit,
+                      scale,
+                      survivor_scale,
+                      {weights.data(), keys, columns, stride},
+                      {gradients.data(), keys, columns, stride},
+                      {pairs.data(), pairs_rows, columns, stride}});
+    const auto wide = [](bf16_t x) { return static_cast<double>(std::bit_cast<float>(uint32_t{x} << 16)); };
+    for (int64_t r = 0; r < pairs_rows; ++r) {
+      for (int64_t c = 0; c < columns; ++c) {
+        INFO("key " << r << ", query " << c << ", dropout " << dropout);
+        const auto at = static_cast<size_t>(r * stride + c);
+        const auto pair = static_cast<size_t>(r / 2 * 2 * stride + 2 * c + r % 2);
+        if (r == keys) {
+          CHECK(pairs[pair] == 0);
+          continue;
+        }
+        const auto& row = rows[static_cast<size_t>(r)];
+        const auto number = [&](const at::Tensor& x) { return x[r][c].item<double>(); };
+        const auto of_query = [&](const at::Tensor& x) { return x[c].item<double>(); };
+        double weight = 0, gradient = 0, dropped = 0;
+        if (c >= row.lo && c < row.hi) {
+          const bool survives = !dropout || (drop[static_cast<size_t>(c)] >> row.drop_bit & 1) != 0;
+          weight = std::exp2((number(scores) - of_query(maximum)) * unit - of_query(log_total));
+          dropped = survives ? weight * survivor_scale : 0;
+          gradient = weight * scale * ((survives ? number(products) * survivor_scale : 0) - of_query(delta));
+        }
+        CHECK(std::abs(wide(weights[at]) - dropped) <= 0.008 * dropped);
+        CHECK(std::abs(wide(gradients[at]) - gradient) <= 0.012 * std::abs(gradient) + 1e-6 * weight);
+        CHECK(pairs[pair] == gradients[at]);
+      }
+    }
+    const std::vector<std::vector<bf16_t>> all = {weights, gradients, pairs};
+    if (first.empty()) first = all;
+    CHECK(all == first);  // the same bits
+  }
+}
+
+TEST_CASE("units: gradients equal those of the other path", "[units]") {
+  if (!has_gemm_bf16()) SKIP("this processor has no products of bfloat16, or does not use them");
+  for (const auto& call : calls(2, 4)) {
+    INFO(call.name);
+    auto x = draw(2, 4, 2, 150, 170, 64, 14);
+    const auto grad = at::randn({2, 4, 150, 64}).to(at::kBFloat16);
+    for (auto* leaf : {&x.q, &x.k, &x.v}) leaf->requires_grad_();
+    const auto gradients = [&](const UnitFunctions* units) {
+      const SelectionGuard guard(with_units(units));
+      auto options = call.options;
+      options.backend = Backend::Native;
+      at::manual_seed(5);
+      const auto y = attention(x.q, x.k, x.v, options, call.extras).output;
+      return torch::autograd::grad({y}, {x.q, x.k, x.v}, {grad});
+    };
+    const auto other = gradients(nullptr);
+    for (const auto* units : all_units()) {
+      const auto now = gradients(units);
+      for (size_t n = 0; n < 3; ++n) {
+        const auto difference = errors(now[n], other[n].to(at::kDouble)).rms;
+        CHECK(difference <= 0.006 * other[n].to(at::kDouble).square().mean().sqrt().item<double>());
+      }
+    }
   }
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/allclose.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randint.h>
@@ -103,7 +104,13 @@ inline double mixer_difference(const at::Tensor& got, const at::Tensor& want, do
 inline void check_mixer(const MixerCase& one, torch::nn::Module& module,
                         const std::function<at::Tensor(const at::Tensor& x)>& forward) {
   if (one.options.contains("init_seed")) {
-    for (const auto& [name, tensor] : state_dict(module)) CHECK(bit_equal(tensor, one.file.state.at(name)));
+    for (const auto& [name, tensor] : state_dict(module)) {
+      INFO(name);
+      const auto& recorded = one.file.state.at(name);
+      // LibTorch's logarithm has other bits on other processors.
+      const bool logarithm = name.ends_with("A_log");
+      CHECK((logarithm ? at::allclose(tensor, recorded, 1e-6, 1e-6) : bit_equal(tensor, recorded)));
+    }
   }
   load_state_dict(module, one.file.state);
   const auto x = one.x.clone().requires_grad_();

@@ -100,9 +100,10 @@ class Backward : BackwardHeads<Stored, T> {
       Base::prefetch_terms;
   using Base::call_, Base::t_, Base::tiles_, Base::query_blocks_, Base::key_blocks_, Base::parts_,
       Base::queries_, Base::head_size_;
+  using Base::fits, Base::q_transposed, Base::grad_transposed, Base::q_rows, Base::grad_rows,
+      Base::grad_q_transposed;
   using Base::maximum, Base::log_total, Base::delta;
   using Base::memory_for, Base::head_of, Base::pack, Base::add_slot, Base::write_grad_q;
-  using Base::q_transposed, Base::grad_transposed, Base::q_rows, Base::grad_rows, Base::grad_q_transposed;
   using typename Base::Blocks, typename Base::Group, typename Base::Head, typename Base::Range,
       typename Base::HeadMemory;
 
@@ -178,6 +179,7 @@ class Backward : BackwardHeads<Stored, T> {
     int64_t j0, count;
     Matrix<const T> k, v;
     bool finite;  // whether all keys of the block are finite
+    bool fit;     // whether units may compute them: whether what some query sees of them is finite
   };
   using Workspace = BackwardWorkspace<T>;
   Workspace workspace(const detail::CapturedView* captured) const {
@@ -246,7 +248,13 @@ class Backward : BackwardHeads<Stored, T> {
     const int64_t j0 = block * tiles_.keys, count = std::min(tiles_.keys, call_.S - j0);
     const auto k = rows_of(t_.k, head.b, head.hkv, j0, count, call_.D);
     const auto v = rows_of(t_.v, head.b, head.hkv, j0, count, call_.Dv);
-    const Keys keys{j0, count, lhs_of(k, work.k_copy), lhs_of(v, work.v_copy), elementwise().all_finite(k)};
+    const bool finite = elementwise().all_finite(k);
+    const Range seen = seen_keys(head.b, j0, count);
+    const auto are_finite = [&](const auto& rows) {
+      return elementwise().all_finite(rows.part(seen.first, seen.end - seen.first));
+    };
+    const bool fit = units_ && (finite || are_finite(k)) && are_finite(v);
+    const Keys keys{j0, count, lhs_of(k, work.k_copy), lhs_of(v, work.v_copy), finite, fit};
     products().transpose(keys.k.block(0, count, 0, call_.D), work.k_transposed);
     if (inner<T>(count) != count) {
       for (int64_t d = 0; d < call_.D; ++d) work.k_transposed.row(d)[count] = 0;
@@ -254,6 +262,15 @@ class Backward : BackwardHeads<Stored, T> {
     std::fill_n(work.grad_k.data, count * call_.D, 0.0f);
     std::fill_n(work.grad_v.data, count * call_.Dv, 0.0f);
     return keys;
+  }
+
+  // The keys of a block that some query may see by position and length, counted from its first.
+  Range seen_keys(int64_t b, int64_t j0, int64_t count) const {
+    const auto seen = [&](int64_t n) { return call_.query_lo(j0 + n) < call_.query_hi(b, j0 + n); };
+    Range range{0, count};
+    while (range.first < range.end && !seen(range.first)) ++range.first;
+    while (range.first < range.end && !seen(range.end - 1)) --range.end;
+    return range;
   }
 
   // The work after a panel, whose numbers are fetched beside it.
@@ -363,7 +380,9 @@ class Backward : BackwardHeads<Stored, T> {
          work.products.block(0, n, 0, wide), Sums::Begin, seen);
 
     // Pᵀ = exp(scale · (Sᵀ − m) − ln ℓ) and dSᵀ = Pᵀ ∘ (dPᵀ − δ)
-    take_gradients(head, keys, work, tile, offset, wide);
+    const bool by_units = keys.fit && *fits(head, tile.panel) != 0.0f;
+    by_units ? take_unit_gradients(head, keys, work, tile, offset, wide)
+             : take_gradients(head, keys, work, tile, offset, wide);
     if (work.captured) take_captured_gradients(head, keys, work, tile, offset);
     if (logits_) {
       logits_.add({head.b, head.h, tile.from, count, keys.j0 + tile.r0, n},
@@ -381,7 +400,7 @@ class Backward : BackwardHeads<Stored, T> {
     // dQᵀ = dQᵀ + Kᵀ dSᵀ
     const auto k_transposed = keys.finite ? work.k_transposed.block(0, call_.D, tile.r0, inner<T>(n))
                                           : clean_keys(keys, work, tile.r0, n, count);
-    gemm(k_transposed, as_rhs_of_keys(work, n, wide),
+    gemm(k_transposed, as_rhs_of_keys(work, n, wide, by_units),
          grad_q_transposed(head, slot, tile.panel).block(0, call_.D, offset, wide), Sums::Continue,
          {.inner_of_column = 1 - first});
   }
@@ -427,20 +446,50 @@ class Backward : BackwardHeads<Stored, T> {
         row.slopes = work.slopes.row(in_strip);
       }
       if (call_.dropout) {
-        row.drop = work.drop.row(j % 128 / 16 + (j / 128 - keys.j0 / 128) * 8) + offset;
+        row.drop = drop_row(keys, work, j) + offset;
         row.drop_bit = static_cast<int>(j % 16);
       }
-      if (tile.after.last_of_keys) {
-        prefetch_to_write(t_.grad_k.at(head.b, head.hkv, j), call_.D);
-        prefetch_to_write(t_.grad_v.at(head.b, head.hkv, j), call_.Dv);
-        const auto& next = tile.after.pairs;  // of the next block of keys
-        if (in_block < next.keys && next.queries > 0) {
-          prefetch_row(t_.k.at(head.b, head.hkv, next.j0 + in_block), 1, call_.D);
-          prefetch_row(t_.v.at(head.b, head.hkv, next.j0 + in_block), 1, call_.Dv);
-        }
-      }
+      prefetch_keys(head, keys, tile, in_block);
       rows_code().gradient_row(row);
     }
+  }
+
+  // Asks for the rows of a key's gradients if they are written after this tile, and for a key of the next
+  // block.
+  void prefetch_keys(const Head& head, const Keys& keys, const Tile& tile, int64_t in_block) const {
+    if (!tile.after.last_of_keys) return;
+    const int64_t j = keys.j0 + in_block;
+    prefetch_to_write(t_.grad_k.at(head.b, head.hkv, j), call_.D);
+    prefetch_to_write(t_.grad_v.at(head.b, head.hkv, j), call_.Dv);
+    const auto& next = tile.after.pairs;
+    if (in_block < next.keys && next.queries > 0) {
+      prefetch_row(t_.k.at(head.b, head.hkv, next.j0 + in_block), 1, call_.D);
+      prefetch_row(t_.v.at(head.b, head.hkv, next.j0 + in_block), 1, call_.Dv);
+    }
+  }
+
+  // Does the same by units.
+  void take_unit_gradients(const Head& head, const Keys& keys, const Workspace& work, const Tile& tile,
+                           int64_t offset, int64_t wide) const {
+    if constexpr (kIsBf16<T>) {
+      UnitGradientRow rows[kMostTile];
+      for (int64_t r = 0; r < tile.keys; ++r) {
+        const int64_t in_block = tile.r0 + r, j = keys.j0 + in_block;
+        const auto range = range_of_key(head, tile, j);
+        rows[r] = {static_cast<int32_t>(range.lo), static_cast<int32_t>(range.hi),
+                   call_.dropout ? drop_row(keys, work, j) + offset : nullptr, static_cast<int>(j % 16)};
+        prefetch_keys(head, keys, tile, in_block);
+      }
+      const float scale = call_.rule.scale;
+      units_->gradients({tile.keys, wide, rows, work.scores, work.products, maximum(head, tile.from),
+                         log_total(head, tile.from), delta(head, tile.from), scale * kLog2e, scale,
+                         call_.survivor_scale, work.weights, work.gradients, work.gradient_pairs});
+    }
+  }
+
+  // Dropout's bits of the group of 16 keys that holds key j, one number per query of the panel.
+  static const uint16_t* drop_row(const Keys& keys, const Workspace& work, int64_t j) {
+    return work.drop.row(j % 128 / 16 + (j / 128 - keys.j0 / 128) * 8);
   }
 
   // The columns of a tile whose queries see key j by position.
@@ -472,12 +521,12 @@ class Backward : BackwardHeads<Stored, T> {
     }
   }
 
-  // Returns dSᵀ as an rhs whose rows are the tile's keys.
-  Rhs<const T> as_rhs_of_keys(const Workspace& work, int64_t keys, int64_t wide) const {
+  // Returns dSᵀ as an rhs whose rows are the tile's keys. `packed`: it has been packed.
+  Rhs<const T> as_rhs_of_keys(const Workspace& work, int64_t keys, int64_t wide, bool packed) const {
     const auto gradients = work.gradients.block(0, keys, 0, wide);
     if constexpr (kIsBf16<T>) {
       const auto pairs = work.gradient_pairs.block(0, inner<T>(keys), 0, wide);
-      products().pack_rows(gradients, pairs);
+      if (!packed) products().pack_rows(gradients, pairs);
       return pairs;
     } else {
       return as_rhs(gradients);
@@ -500,7 +549,17 @@ class Backward : BackwardHeads<Stored, T> {
     return work.cleaned.block(0, call_.D, 0, inner<T>(count));
   }
 
+  // The code of units, if it knows every option of this call.
+  const UnitFunctions* units_of_call() const {
+    const bool known = kIsBf16<T> && call_.normalise && call_.rule.plain() && !call_.slopes && !call_.bias &&
+                       !call_.keep && !call_.user.score && !call_.user.mask && !call_.user.blocks &&
+                       !t_.grad_weights && !logits_ && t_.captured_lanes.empty();
+    return known ? selection().units : nullptr;
+  }
+
+  static constexpr int64_t kMostTile = 128;  // keys
   const LogitGradientWriter<Stored> logits_{this->call_, this->t_.logits};
+  const UnitFunctions* const units_ = units_of_call();
 };
 
 }  // namespace

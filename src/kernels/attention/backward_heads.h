@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "kernels/attention/passes.h"
 #include "kernels/attention/row_inputs.h"
+#include "kernels/attention/units.h"
 #include "kernels/gemm/operands.h"
 #include "kernels/gemm/scratch.h"
 
@@ -57,7 +59,7 @@ class BackwardHeads {
     thread_local Scratch arena;
     arena.reset();
     const int64_t count = heads * call_.group;
-    return {arena.take<T>(count * head_size_), arena.take<float>(count * 3 * queries_),
+    return {arena.take<T>(count * head_size_), arena.take<float>(count * 4 * queries_),
             arena.take<float>(count * slots * call_.D * queries_), slots};
   }
   /// One key head, and its index among the key heads that share the memory.
@@ -81,7 +83,7 @@ class BackwardHeads {
             hkv,
             call_.query_head(hkv, g),
             group.memory.packed + offset * head_size_,
-            group.memory.statistics + offset * 3 * queries_,
+            group.memory.statistics + offset * 4 * queries_,
             group.memory.sums + offset * group.memory.slots * call_.D * queries_};
   }
 
@@ -104,6 +106,8 @@ class BackwardHeads {
   float* maximum(const Head& head, int64_t i) const { return head.statistics + i; }
   float* log_total(const Head& head, int64_t i) const { return head.statistics + queries_ + i; }  // base 2
   float* delta(const Head& head, int64_t i) const { return head.statistics + 2 * queries_ + i; }
+  /// Whether units may compute a panel: 1 if its numbers are finite and its totals within kMostLogTotal.
+  float* fits(const Head& head, int64_t panel) const { return head.statistics + 3 * queries_ + panel; }
   /// The sum of dQᵀ for a panel, in one slot.
   Matrix<float> grad_q_transposed(const Head& head, int64_t slot, int64_t panel) const {
     return {head.sums + (slot * queries_ + panel * tiles_.queries) * call_.D, call_.D, tiles_.queries,
@@ -175,28 +179,33 @@ class BackwardHeads {
     }
     pack_transposed(q, q_transposed(head, panel));
     pack_transposed(grad, grad_transposed(head, panel));
-    pack_panel(q, q_rows(head, panel));
-    pack_panel(grad, grad_rows(head, panel));
+    bool fit = pack_panel(q, q_rows(head, panel));
+    fit &= pack_panel(grad, grad_rows(head, panel));
 
     const int64_t offset = call_.row_index(head.b, head.h, i0);
+    const float unit = call_.rule_of(head.b, head.h).to_natural(static_cast<bool>(call_.bias)) * kLog2e;
     for (int64_t r = 0; r < tiles_.queries; ++r) {
       *maximum(head, i0 + r) = r < rows ? t_.statistics.maximum[offset + r] : 0.0f;
       *log_total(head, i0 + r) = r < rows ? t_.statistics.log_total[offset + r] * kLog2e : kInfinity;
       *delta(head, i0 + r) = 0.0f;
       if (r >= rows) continue;
+      const float total = *log_total(head, i0 + r);
+      fit &= total == kInfinity || std::fabs(*maximum(head, i0 + r) * unit + total) <= kMostLogTotal;
       // δ = rowsum(dO ∘ O), and the row's part of rowsum(dW ∘ W)
       float dot = elementwise().dot(t_.output.at(head.b, head.h, i0 + r), grad.row(r), call_.Dv);
       if (t_.weight_dots) dot += t_.weight_dots[offset + r];
       *delta(head, i0 + r) = dot - (t_.grad_logsumexp ? t_.grad_logsumexp[offset + r] : 0.0f);
       write_row_sums(call_, t_, head.b, head.h, i0 + r, *delta(head, i0 + r));
     }
+    *fits(head, panel) = fit ? 1.0f : 0.0f;
   }
 
-  /// Products of bfloat16 read whole panels, so the rows beyond the last query are zero.
-  void pack_panel(const Matrix<const Stored>& rows, const Rhs<T>& to) const {
+  /// Returns whether all numbers are finite. Products of bfloat16 read whole panels, so the rows beyond the
+  /// last query are zero.
+  bool pack_panel(const Matrix<const Stored>& rows, const Rhs<T>& to) const {
     if (kIsBf16<T> && rows.rows < to.rows)
       std::memset(to.data, 0, static_cast<size_t>(to.rows * to.cols) * sizeof(T));
-    products().pack_rows(rows, to);
+    return products().pack_rows(rows, to);
   }
 
   void add_slot(const Head& head, int64_t slot, int64_t panel) const {

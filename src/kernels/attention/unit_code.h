@@ -24,8 +24,8 @@ constexpr float kMostReference = 8192.0f;  // up to here, `shift` is exact
 // scale + shift is 2^23 + 512 (t - reference - headroom + 127). The sum's lowest bits are the exponent field
 // and nine bits of the fraction f; a cubic in float16 gives 1 + (2^f - 1) / 8, whose lowest seven bits are
 // the mantissa.
-ATTENTIVE_ALWAYS_INLINE Words weights_of(Floats s0, Floats s1, Floats scale, Floats shift) {
-  const Words fixed = Ops::saturated(Ops::fma(s0, scale, shift), Ops::fma(s1, scale, shift));
+ATTENTIVE_ALWAYS_INLINE Words weights_of(Floats s0, Floats s1, Floats scale, Floats shift0, Floats shift1) {
+  const Words fixed = Ops::saturated(Ops::fma(s0, scale, shift0), Ops::fma(s1, scale, shift1));
   const Words x = Ops::select(Ops::words(0x1ff), fixed, Ops::words(0x3c00));  // 1 + f / 2 in float16
   Words z = Ops::half_fma(Ops::halves(0.077941895f), x, Ops::halves(-0.12078857f));
   z = Ops::half_fma(z, x, Ops::halves(0.18151855f));
@@ -84,8 +84,8 @@ struct RowWeights {
     uint64_t shown = 0;
     if constexpr (kEdge) shown = shown_keys(unit, r);
     const Floats shift = Ops::all(rows.shift[r]);
-    Words first = weights_of(Ops::load(s), Ops::load(s + 16), scale, shift);
-    Words second = weights_of(Ops::load(s + 32), Ops::load(s + 48), scale, shift);
+    Words first = weights_of(Ops::load(s), Ops::load(s + 16), scale, shift, shift);
+    Words second = weights_of(Ops::load(s + 32), Ops::load(s + 48), scale, shift, shift);
     if constexpr (kEdge) {
       first = Ops::keep(first, static_cast<uint32_t>(shown));
       second = Ops::keep(second, static_cast<uint32_t>(shown >> 32));
@@ -241,6 +241,64 @@ void step(const Unit& next, const Unit& now, const Unit& before, UnitMemory& mem
   chosen(next, now, before, memory, turn, scale);
 }
 
+// The backward pass.
+
+constexpr int64_t kMostQueries = 128;  // of a tile
+
+template <bool kDrop>
+void gradients_of(const UnitGradients& tile) {
+  alignas(64) float shifts[kMostQueries], deltas[kMostQueries];
+  for (int64_t c = 0; c < tile.columns; c += 16) {
+    const Floats t =
+        Ops::fma(Ops::load(tile.maximum + c), Ops::all(tile.unit), Ops::load(tile.log_total + c));
+    // A query without keys has an infinite total, and weights of 0.
+    Ops::store(shifts + c, Ops::fma(t, Ops::all(-kFraction), Ops::all(kMagic + kFraction * 127)));
+    Ops::store(deltas + c, Ops::times(Ops::load(tile.delta + c), Ops::all(-tile.scale)));
+  }
+  const Floats fraction = Ops::all(tile.unit * kFraction);
+  const Floats factor = Ops::all(kDrop ? tile.scale * tile.survivor_scale : tile.scale);
+  const auto below = [](int64_t n) { return n >= 32 ? ~uint32_t{0} : n <= 0 ? 0 : (uint32_t{1} << n) - 1; };
+  for (int64_t r = 0; r < tile.keys; r += 2) {
+    for (int64_t c = 0; c < tile.columns; c += 32) {
+      const int64_t second = c + 16 < tile.columns ? c + 16 : c;  // which hides its columns if there are none
+      Words both[2] = {Ops::words(0), Ops::words(0)};
+      for (int64_t n = 0; n < 2 && r + n < tile.keys; ++n) {
+        const UnitGradientRow& row = tile.rows[r + n];
+        const float *const s = tile.scores.row(r + n), *const products = tile.products.row(r + n);
+        const uint32_t shown = below(row.hi - c) & ~below(row.lo - c) & (second == c ? 0xffff : ~uint32_t{0});
+        const Words weights = Ops::keep(weights_of(Ops::load(s + c), Ops::load(s + second), fraction,
+                                                   Ops::load(shifts + c), Ops::load(shifts + second)),
+                                        shown);
+        const Floats w0 = Ops::first_half(weights), w1 = Ops::second_half(weights);
+        Floats p0 = Ops::load(products + c), p1 = Ops::load(products + second);
+        bf16_t* const to = tile.weights.row(r + n) + c;
+        if constexpr (kDrop) {
+          const uint32_t survives = Ops::bits_of(row.drop + c, row.drop_bit) & shown;
+          const Floats scale = Ops::all(tile.survivor_scale);
+          p0 = Ops::keep(p0, static_cast<uint16_t>(survives));
+          p1 = Ops::keep(p1, static_cast<uint16_t>(survives >> 16));
+          Ops::store_rounded(to, Ops::keep(Ops::times(w0, scale), static_cast<uint16_t>(survives)),
+                             Ops::keep(Ops::times(w1, scale), static_cast<uint16_t>(survives >> 16)));
+        } else {
+          Ops::store(to, Ops::in_order(weights));
+        }
+        const Floats g0 = Ops::times(w0, Ops::fma(p0, factor, Ops::load(deltas + c))),
+                     g1 = Ops::times(w1, Ops::fma(p1, factor, Ops::load(deltas + second)));
+        // Products of hidden pairs may not be finite.
+        both[n] = Ops::rounded(Ops::keep(g0, static_cast<uint16_t>(shown)),
+                               Ops::keep(g1, static_cast<uint16_t>(shown >> 16)));
+        Ops::store(tile.gradients.row(r + n) + c, both[n]);
+      }
+      bf16_t* const pairs = tile.pairs.data + r * tile.pairs.stride + 2 * c;
+      Ops::interleave(both[0], both[1], pairs, pairs + 32);
+    }
+  }
+}
+
+void gradients(const UnitGradients& tile) {
+  tile.rows[0].drop ? gradients_of<true>(tile) : gradients_of<false>(tile);
+}
+
 // Packing.
 
 constexpr int64_t kPackedRows = 32;
@@ -259,7 +317,7 @@ ATTENTIVE_ALWAYS_INLINE void pack_block(const Matrix<const bf16_t>& k, const Mat
     const int64_t key = Ops::key_of_word(2 * static_cast<int>(r));
     for (int64_t d = 0; d < v.cols; d += 32) {
       bf16_t* const to = values + d / 16 * kTile + 32 * r;
-      Ops::interleave(v.row(key) + d, v.row(key + 1) + d, to, to + kTile);
+      Ops::interleave(Ops::load_words(v.row(key) + d), Ops::load_words(v.row(key + 1) + d), to, to + kTile);
     }
   }
 }
@@ -350,6 +408,7 @@ constexpr UnitFunctions kUnitFunctions = {.pack = pack,
                                           .copy_queries = copy_queries,
                                           .of_64 = {step<64>, flush<64>},
                                           .of_128 = {step<128>, flush<128>},
+                                          .gradients = gradients,
                                           .totals = totals,
                                           .write = write,
                                           .begin = Ops::begin,

@@ -95,8 +95,28 @@ struct Ops : AmxTiles {
   ATTENTIVE_ALWAYS_INLINE static Floats add_pairs(Floats total, Words x) {
     return _mm512_dpbf16_ps(total, (__m512bh)x, (__m512bh)words(0x3f80));
   }
+  ATTENTIVE_ALWAYS_INLINE static Words rounded(Floats first, Floats second) {
+    return (__m512i)_mm512_cvtne2ps_pbh(second, first);
+  }
   ATTENTIVE_ALWAYS_INLINE static void store_rounded(bf16_t* to, Floats first, Floats second) {
-    _mm512_storeu_si512(to, (__m512i)_mm512_cvtne2ps_pbh(second, first));
+    store(to, rounded(first, second));
+  }
+  // The numbers of bf16 that `saturated` made of its first and second operand, and all of them in that order.
+  ATTENTIVE_ALWAYS_INLINE static Floats first_half(Words x) {
+    return _mm512_castsi512_ps(_mm512_unpacklo_epi16(words(0), x));
+  }
+  ATTENTIVE_ALWAYS_INLINE static Floats second_half(Words x) {
+    return _mm512_castsi512_ps(_mm512_unpackhi_epi16(words(0), x));
+  }
+  ATTENTIVE_ALWAYS_INLINE static Words in_order(Words x) {
+    return _mm512_permutexvar_epi64(_mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0), x);
+  }
+  ATTENTIVE_ALWAYS_INLINE static Floats keep(Floats x, uint16_t shown) {
+    return _mm512_maskz_mov_ps(shown, x);
+  }
+  // One bit for each of 32 numbers: whether its bit `bit` is set.
+  ATTENTIVE_ALWAYS_INLINE static uint32_t bits_of(const uint16_t* from, int bit) {
+    return _mm512_test_epi16_mask(load_words(from), words(static_cast<uint16_t>(1 << bit)));
   }
 
   ATTENTIVE_ALWAYS_INLINE static Words larger_magnitudes(Words top, Words x) {
@@ -132,9 +152,7 @@ struct Ops : AmxTiles {
     }
   }
   // Pairs of the numbers of two rows: 16 to `first`, 16 to `second`.
-  ATTENTIVE_ALWAYS_INLINE static void interleave(const bf16_t* a, const bf16_t* b, bf16_t* first,
-                                                 bf16_t* second) {
-    const __m512i x = load_words(a), y = load_words(b);
+  ATTENTIVE_ALWAYS_INLINE static void interleave(Words x, Words y, bf16_t* first, bf16_t* second) {
     const __m512i low = _mm512_unpacklo_epi16(x, y), high = _mm512_unpackhi_epi16(x, y);
     const __m512i front = _mm512_set_epi64(11, 10, 3, 2, 9, 8, 1, 0);
     store(first, _mm512_permutex2var_epi64(low, front, high));

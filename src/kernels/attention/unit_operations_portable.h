@@ -139,8 +139,28 @@ struct Ops {
       return normal(normal(normal(total.at[i]) + widened(x.at[2 * i + 1])) + widened(x.at[2 * i]));
     });
   }
+  static Words rounded(const Floats& first, const Floats& second) {
+    return each([&](int i) { return rounded(i < 16 ? first.at[i] : second.at[i - 16]); });
+  }
   static void store_rounded(bf16_t* to, const Floats& first, const Floats& second) {
-    store(to, each([&](int i) { return rounded(i < 16 ? first.at[i] : second.at[i - 16]); }));
+    store(to, rounded(first, second));
+  }
+  static Floats first_half(const Words& x) {
+    return floats([&](int i) { return as_float(x.at[i / 4 * 8 + i % 4]); });
+  }
+  static Floats second_half(const Words& x) {
+    return floats([&](int i) { return as_float(x.at[i / 4 * 8 + i % 4 + 4]); });
+  }
+  static Words in_order(const Words& x) {
+    return each([&](int i) { return x.at[i % 16 / 4 * 8 + i % 4 + (i < 16 ? 0 : 4)]; });
+  }
+  static Floats keep(const Floats& x, uint16_t shown) {
+    return floats([&](int i) { return (shown >> i & 1) != 0 ? x.at[i] : 0.0f; });
+  }
+  static uint32_t bits_of(const uint16_t* from, int bit) {
+    uint32_t bits = 0;
+    for (int i = 0; i < 32; ++i) bits |= static_cast<uint32_t>(from[i] >> bit & 1) << i;
+    return bits;
   }
 
   static Words larger_magnitudes(const Words& top, const Words& x) {
@@ -167,11 +187,11 @@ struct Ops {
       for (int64_t p = 0; p < 16; ++p) std::memcpy(to + 32 * p + 2 * r, from + r * stride + 2 * p, 4);
     }
   }
-  static void interleave(const bf16_t* a, const bf16_t* b, bf16_t* first, bf16_t* second) {
+  static void interleave(const Words& x, const Words& y, bf16_t* first, bf16_t* second) {
     for (int i = 0; i < 32; ++i) {
       bf16_t* const to = (i < 16 ? first : second) + 2 * (i % 16);
-      to[0] = a[i];
-      to[1] = b[i];
+      to[0] = x.at[i];
+      to[1] = y.at[i];
     }
   }
 
@@ -195,7 +215,8 @@ struct Ops {
     return x;
   }
   static float normal(float x) { return std::fabs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; }
-  static float widened(bf16_t x) { return normal(std::bit_cast<float>(static_cast<uint32_t>(x) << 16)); }
+  static float as_float(bf16_t x) { return std::bit_cast<float>(static_cast<uint32_t>(x) << 16); }
+  static float widened(bf16_t x) { return normal(as_float(x)); }
   static bf16_t rounded(float x) {
     if (x != x) return static_cast<bf16_t>(std::bit_cast<uint32_t>(x) >> 16 | 0x40u);
     const auto bits = std::bit_cast<uint32_t>(normal(x));

@@ -65,6 +65,27 @@ struct UnitKeys {
   uint8_t* fit;  ///< whether units may multiply a key and its value; the copies of others are 0
 };
 
+/// A row of a transposed tile of the backward pass: which of its queries see the key.
+struct UnitGradientRow {
+  int32_t lo, hi;
+  const uint16_t* drop;  ///< one number per query; null: nothing is dropped
+  int drop_bit;          ///< the key's bit of them, which is set if the weight survives
+};
+
+/// A transposed tile of the backward pass; lanes run over queries. Rows hold 16 numbers more than `columns`.
+struct UnitGradients {
+  int64_t keys, columns;
+  const UnitGradientRow* rows;
+  Matrix<const float> scores, products;  ///< Sᵀ and dPᵀ
+  /// One number per query: the weight is 2^((score - maximum) * unit - log_total).
+  const float *maximum, *log_total, *delta;
+  float unit, scale, survivor_scale;
+  Matrix<bf16_t> weights, gradients;  ///< out: Pᵀ after dropout, and dSᵀ
+  Rhs<bf16_t> pairs;                  ///< out: dSᵀ once more
+};
+/// Up to here, the logarithm to base 2 of a row's total may be.
+constexpr float kMostLogTotal = 4096.0f;
+
 struct UnitSteps {
   /// Computes the scores of `next`, the weights of `now` and the sums of `before`; scores and weights are in
   /// the halves of the memory that `turn` says. `scale` is the factor from scores to logits in base 2.
@@ -81,6 +102,7 @@ struct UnitFunctions {
   /// row: whether units cannot multiply it.
   uint32_t (*copy_queries)(const Matrix<const bf16_t>& queries, bf16_t* to);
   UnitSteps of_64, of_128;  ///< of D and Dv of this size
+  void (*gradients)(const UnitGradients&);
   /// The total of each row's weights.
   void (*totals)(const UnitRows&, float* to);
   /// Writes rows of O: sums (rows, width) times `factors`, rounded.

@@ -114,9 +114,9 @@ void multiply(const Shape& shape, int64_t k, const bf16_t* a, int64_t lda, const
   if (kTwoRows && kTwoColumns) _tile_stored(3, across, row);
 }
 
-// The products of 16 rows, which stay in registers, with all columns, one accumulator after the other. A store waits
-// for its products, and what is issued behind it waits too: it is issued among the products of a later accumulator.
-// Sums are added in the same order as above.
+// The products of 16 rows, which stay in registers, with all columns, one accumulator after the other. A
+// store waits for its products, and what is issued behind it waits too: it is issued among the products of a
+// later accumulator. Sums are added in the same order as above.
 template <int kSteps>
 void multiply_rows(const bf16_t* a, int64_t lda, const bf16_t* b, int64_t ldb, float* c, int64_t ldc,
                    int64_t columns, bool accumulate) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// The registers of the matrix unit, by numbers that are template arguments. It is for sources that are compiled for
-// AMX.
+// The registers of the matrix unit, by numbers that are template arguments. It is for sources that are
+// compiled for AMX.
 
 #if defined(__AMX_BF16__) || defined(__AMXBF16__)  // as clang called it up to release 14
 
