@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/linspace.h>
 #include <ATen/ops/ones.h>
@@ -95,7 +96,7 @@ struct Call {
   AttentionOptions options;
   AttentionExtras extras;
 };
-std::vector<Call> calls(int64_t B, int64_t H) {
+std::vector<Call> calls(int64_t B, int64_t H, int64_t L, int64_t S) {
   std::vector<Call> all = {
       {"full", {}, {}},
       {"causal", {.causal = Causal::BottomRight}, {}},
@@ -110,6 +111,10 @@ std::vector<Call> calls(int64_t B, int64_t H) {
   std::vector<int64_t> lengths;
   for (int64_t b = 0; b < B; ++b) lengths.push_back(b % 2 == 0 ? 33 : 0);
   all.push_back({"lengths", {}, {.mask = Mask::key_lengths(at::tensor(lengths))}});
+  const auto keep = at::arange(L * S).mul(7).remainder(11).lt(8).view({L, S});
+  all.push_back({"mask", {.causal = Causal::BottomRight}, {.mask = keep}});
+  all.push_back(
+      {"hidden keys", {}, {.mask = Mask::key_keep(at::arange(B * S).view({B, S}).remainder(S).ge(S / 2))}});
   all.push_back({"sinks", {.causal = Causal::BottomRight}, {.sinks = at::linspace(-1, 2, H)}});
   return all;
 }
@@ -119,9 +124,8 @@ std::vector<Call> calls(int64_t B, int64_t H) {
 TEST_CASE("units: on AMX they compute what plain C++ computes, bit by bit", "[units]") {
   if (!has_amx_units()) SKIP("this processor lacks AMX, AVX512-FP16 or AVX512-VBMI, or does not use them");
   const int64_t D = GENERATE(64, 128);
-  const auto all = calls(2, 4);
   for (const auto& [L, S] : {std::pair<int64_t, int64_t>{150, 150}, {40, 203}, {131, 70}}) {
-    for (const auto& call : all) {
+    for (const auto& call : calls(2, 4, L, S)) {
       for (const float size : {1.0f, 9.0f}) {
         INFO(call.name << ", D " << D << ", L " << L << ", S " << S << ", queries times " << size);
         auto x = draw(2, 4, 2, L, S, D, 3);
@@ -137,8 +141,8 @@ TEST_CASE("units: on AMX they compute what plain C++ computes, bit by bit", "[un
 
 TEST_CASE("units: errors are twice those of the other path at most", "[units]") {
   const int64_t D = GENERATE(64, 128);
-  for (const auto& call : calls(2, 2)) {
-    for (const auto& [L, S] : {std::pair<int64_t, int64_t>{140, 140}, {21, 203}}) {
+  for (const auto& [L, S] : {std::pair<int64_t, int64_t>{140, 140}, {21, 203}}) {
+    for (const auto& call : calls(2, 2, L, S)) {
       INFO(call.name << ", D " << D << ", L " << L << ", S " << S);
       const auto x = draw(2, 2, 1, L, S, D, 4);
       const auto right = exact(x, call.options, call.extras);
@@ -200,6 +204,7 @@ TEST_CASE("units: a key changes no bit of rows that do not see it", "[units]") {
       {"causal", {.causal = Causal::BottomRight}, {}, at_key, L},
       {"beyond the length", {}, {.mask = Mask::key_lengths(at::tensor(std::vector<int64_t>{at_key}))}, L, L},
       {"window", {.window = {30, 4}}, {}, at_key - 4, at_key + 31},
+      {"masked", {}, {.mask = Mask::key_keep(at::arange(L).ne(at_key).view({1, L}))}, L, L},
   };
   for (const auto* units : all_units()) {
     for (const auto& one : cases) {
@@ -377,7 +382,7 @@ TEST_CASE("units: gradients of a tile are those of the formula", "[units]") {
 
 TEST_CASE("units: gradients equal those of the other path", "[units]") {
   if (!has_gemm_bf16()) SKIP("this processor has no products of bfloat16, or does not use them");
-  for (const auto& call : calls(2, 4)) {
+  for (const auto& call : calls(2, 4, 150, 170)) {
     INFO(call.name);
     auto x = draw(2, 4, 2, 150, 170, 64, 14);
     const auto grad = at::randn({2, 4, 150, 64}).to(at::kBFloat16);

@@ -17,11 +17,11 @@
 #include <utility>
 
 #include "kernels/attention/forward_units.h"
+#include "kernels/attention/packed_heads.h"
 #include "kernels/attention/passes.h"
 #include "kernels/attention/row_inputs.h"
 #include "kernels/attention/user_functions.h"
 #include "kernels/gemm/operands.h"
-#include "kernels/simd/threads.h"
 
 namespace attentive::kernels::cpu {
 namespace {
@@ -34,11 +34,9 @@ constexpr int64_t kStripRows = kIsBf16<T> ? 32 : 24;
 constexpr int64_t kTileKeys = 1024;  // keys of a tile
 constexpr int64_t kFirst = 32;  // the keys of a strip begin at a multiple of the matrix unit's inner size
 
-// Limit on the packed keys of the heads of one parallel region. At least two heads are in a region, which
-// halves the number of barriers.
+// Limit on the packed keys of the heads of one parallel region.
 template <class T>
 constexpr int64_t kPackedBytes = int64_t{kIsBf16<T> ? 3 : 1} << 20;
-constexpr int64_t kHeadsAtLeast = 2;
 
 // The keys and values of a head, packed for products. Keys are packed transposed, in panels that are an rhs
 // (D, width). Values are packed as an rhs (keys, Dv): bfloat16 in pairs of rows; float32 only if its rows
@@ -133,38 +131,22 @@ class Forward {
   bool writes_weights() const { return writes_weights_; }
 
   void run() {
-    // Items that share their keys read one packed copy.
-    const int64_t sharing = t_.k.b == 0 && t_.v.b == 0 ? call_.B : 1, heads = call_.B / sharing * call_.Hkv,
-                  row_blocks = blocks(), items = call_.group * row_blocks;
-    const int64_t bytes = keys_.head_size() * static_cast<int64_t>(sizeof(T));
-    const int64_t at_once =
-        std::min(heads, std::max(kPackedBytes<T> / std::max<int64_t>(bytes, 1), kHeadsAtLeast));
-    const bool parallel = call_.worth_threads(call_.D + call_.Dv);
-
+    const PackedHeads heads(call_, t_, keys_.head_size() * static_cast<int64_t>(sizeof(T)), kPackedBytes<T>);
     // The packed keys are in a separate arena of the calling thread, because that thread's tiles reuse the
     // usual one.
     thread_local Scratch shared;
     shared.reset();
-    T* packed = shared.take<T>(at_once * keys_.head_size());
-    auto* finite = shared.take<uint8_t>(at_once * call_.S);
+    T* packed = shared.take<T>(heads.at_once() * keys_.head_size());
+    auto* finite = shared.take<uint8_t>(heads.at_once() * call_.S);
     const auto head_at = [&](int64_t n) {
       return Head{packed + n * keys_.head_size(), finite + n * call_.S};
     };
-    for (int64_t first = 0; first < heads; first += at_once) {
-      const int64_t count = std::min(at_once, heads - first);
-      // The rows of a head are computed from its longest on, so that the last items are small and threads
-      // finish together.
-      for_each_prepared_item(
-          {count, keys_.blocks(), sharing * items}, parallel,
-          [&](int64_t n, int64_t block) {
-            const int64_t head = first + n, b = head / call_.Hkv, hkv = head % call_.Hkv;
-            if (is_left(b, sharing, hkv)) keys_.pack(b, hkv, block, head_at(n));
-          },
-          [&](int64_t n, int64_t item) {
-            const int64_t head = first + n, h = call_.query_head(head % call_.Hkv, item % items / row_blocks);
-            attend(head / call_.Hkv + item / items, h, row_blocks - 1 - item % row_blocks, head_at(n));
-          });
-    }
+    heads.run(
+        keys_.blocks(), blocks(),
+        [&](int64_t n, int64_t b, int64_t hkv, int64_t block) {
+          if (is_left(b, heads.sharing(), hkv)) keys_.pack(b, hkv, block, head_at(n));
+        },
+        [&](int64_t n, int64_t b, int64_t h, int64_t block) { attend(b, h, block, head_at(n)); });
   }
 
  private:

@@ -20,10 +20,10 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/attention/packed_heads.h"
 #include "kernels/attention/units.h"
 #include "kernels/gemm/operands.h"
 #include "kernels/gemm/scratch.h"
-#include "kernels/simd/threads.h"
 #include "kernels/simd/vector_code.h"
 
 namespace attentive::kernels::cpu {
@@ -32,9 +32,9 @@ namespace {
 constexpr int64_t kBlockRows = 128;  // queries of an item of work
 // Units' rows that read the same 64 keys, while these are in L1; with D = 128, these fill it.
 constexpr int64_t kRowsTogether = 2, kRowsTogether128 = 8;
-constexpr int64_t kPackedAtATime = 1024;  // keys
-constexpr int64_t kBitsAtATime = 1024;    // keys for which a row's bits of dropout are drawn
-constexpr int64_t kPackedBytes = int64_t{3} << 20, kHeadsAtLeast = 2;  // as in forward.cpp
+constexpr int64_t kPackedAtATime = 1024;            // keys
+constexpr int64_t kBitsAtATime = 1024;              // keys for which a row's bits of dropout are drawn
+constexpr int64_t kPackedBytes = int64_t{3} << 20;  // as in forward.cpp
 
 class ForwardUnits {
  public:
@@ -43,33 +43,20 @@ class ForwardUnits {
       : call_(call), t_(tensors), code_(code), left_(left), keys_(round_up(call.S, kUnitKeys)) {}
 
   void run() const {
-    const int64_t sharing = t_.k.b == 0 && t_.v.b == 0 ? call_.B : 1, heads = call_.B / sharing * call_.Hkv,
-                  row_blocks = blocks(), items = sharing * call_.group * row_blocks;
-    const int64_t bytes = head_size() * static_cast<int64_t>(sizeof(bf16_t));
-    const int64_t at_once =
-        std::min(heads, std::max(kPackedBytes / std::max<int64_t>(bytes, 1), kHeadsAtLeast));
+    const PackedHeads heads(call_, t_, head_size() * static_cast<int64_t>(sizeof(bf16_t)), kPackedBytes);
     // As in forward.cpp, packed keys have an arena of the calling thread.
     thread_local Scratch shared;
     shared.reset();
-    auto* const packed = shared.take<bf16_t>(at_once * head_size());
-    auto* const fit = shared.take<uint8_t>(at_once * keys_);
-    auto* const all_fit = shared.take<uint8_t>(at_once * steps());
+    auto* const packed = shared.take<bf16_t>(heads.at_once() * head_size());
+    auto* const fit = shared.take<uint8_t>(heads.at_once() * keys_);
+    auto* const all_fit = shared.take<uint8_t>(heads.at_once() * steps());
     const auto head_at = [&](int64_t n) {
       return Head{packed + n * head_size(), fit + n * keys_, all_fit + n * steps()};
     };
-    for (int64_t first = 0; first < heads; first += at_once) {
-      for_each_prepared_item(
-          {std::min(at_once, heads - first), steps(), items}, call_.worth_threads(call_.D + call_.Dv),
-          [&](int64_t n, int64_t step) {
-            const int64_t head = first + n;
-            pack(head / call_.Hkv, head % call_.Hkv, step, head_at(n));
-          },
-          [&](int64_t n, int64_t item) {
-            const int64_t head = first + n, nth = item / row_blocks,
-                          h = call_.query_head(head % call_.Hkv, nth % call_.group);
-            attend(head / call_.Hkv + nth / call_.group, h, row_blocks - 1 - item % row_blocks, head_at(n));
-          });
-    }
+    heads.run(
+        steps(), blocks(),
+        [&](int64_t n, int64_t b, int64_t hkv, int64_t step) { pack(b, hkv, step, head_at(n)); },
+        [&](int64_t n, int64_t b, int64_t h, int64_t block) { attend(b, h, block, head_at(n)); });
   }
 
  private:
@@ -115,6 +102,7 @@ class ForwardUnits {
     uint16_t* bits[2];
     int* bits_turn;
     int64_t bits_from = -1;
+    bool started = false;  // whether a unit has been added
   };
 
   // A pipeline: the scores of a unit are computed beside the weights of the one before and the sums of the
@@ -130,6 +118,8 @@ class ForwardUnits {
     }
     // The unit that comes next, to be filled in.
     Unit& next() { return units_[n_ % 3]; }
+    // Memory for its bits of shown keys.
+    uint64_t* shown() { return shown_[n_ % 3]; }
     void add() {
       code_.step(units_[n_ % 3], units_[(n_ + 2) % 3], units_[(n_ + 1) % 3], memory_, n_ & 1, scale_);
       ++n_;
@@ -148,6 +138,7 @@ class ForwardUnits {
     const float scale_;
     uint32_t n_ = 0;
     Unit none_{}, units_[3];
+    uint64_t shown_[3][kUnitRows];
   };
 
   void attend(int64_t b, int64_t h, int64_t number, const Head& head) const {
@@ -189,19 +180,18 @@ class ForwardUnits {
           const int64_t later = i + together * kUnitRows;
           if (later < end) prefetch_row(t_.q.at(b, h, later), 1, call_.D);
         }
-        if (rows.lo >= rows.hi) {
-          std::fill_n(rows.sums, kUnitRows * call_.Dv, 0.0f);
-          continue;
-        }
+        if (rows.lo >= rows.hi) continue;
         from = std::min(from, rows.lo / kUnitKeys * kUnitKeys);
         to = std::max(to, rows.hi);
       }
       for (int64_t j = from; j < to; j += kUnitKeys) {
         for (int64_t n = 0; n < several; ++n) {
           if (j >= set[n].hi || j + kUnitKeys <= set[n].lo) continue;
-          set_unit(b, h, set[n], j, head, steps.next());
-          steps.add();
+          if (set_unit(b, h, set[n], j, head, steps)) steps.add();
         }
+      }
+      for (int64_t n = 0; n < several; ++n) {
+        if (!set[n].started) std::fill_n(set[n].sums, kUnitRows * call_.Dv, 0.0f);
       }
     }
     steps.finish();
@@ -222,7 +212,26 @@ class ForwardUnits {
     return rows;
   }
 
-  void set_unit(int64_t b, int64_t h, Rows& rows, int64_t j, const Head& head, Unit& unit) const {
+  // The bits of the keys from j on that the mask of pairs shows to rows. Returns whether there are any.
+  bool shows_any(int64_t b, int64_t h, const Rows& rows, int64_t j, uint64_t* shown) const {
+    uint64_t any = 0;
+    const int64_t keys = std::min(kUnitKeys, call_.S - j);
+    for (int64_t r = 0; r < kUnitRows; ++r) {
+      const bool same = r > 0 && call_.keep.row == 0;
+      shown[r] =
+          r >= rows.count ? 0
+          : same          ? shown[0]
+                 : code_.bits(reinterpret_cast<const uint8_t*>(call_.keep.at(b, h, rows.i0 + r, j)), keys);
+      any |= shown[r];
+    }
+    return any != 0;
+  }
+
+  // Sets the next unit, unless it has no pair to show.
+  bool set_unit(int64_t b, int64_t h, Rows& rows, int64_t j, const Head& head, Steps& steps) const {
+    Unit& unit = steps.next();
+    unit.shown = call_.keep ? steps.shown() : nullptr;
+    if (call_.keep && !shows_any(b, h, rows, j, steps.shown())) return false;
     const auto place = [&](int64_t key) {
       constexpr int64_t kFar = 1 << 20;
       return static_cast<int32_t>(std::clamp(key - j, -kFar, kFar));
@@ -233,14 +242,15 @@ class ForwardUnits {
     unit.sums = rows.sums;
     unit.rows = rows.state;
     unit.parts = static_cast<int32_t>(std::min<int64_t>((rows.hi - j + 15) / 16, 4));
-    unit.begins = j <= rows.lo;
+    unit.begins = !std::exchange(rows.started, true);
     unit.lo = place(rows.i0 + call_.band.lo);
     unit.hi = place(rows.i0 + call_.band.hi + 1);
     unit.end = place(call_.key_lengths ? std::clamp<int64_t>(call_.key_lengths[b], 0, call_.S) : call_.S);
     const auto width = static_cast<int32_t>(kUnitKeys);
-    unit.edge = j < rows.begun || unit.lo + static_cast<int32_t>(kUnitRows) > 1 || unit.hi < width ||
-                unit.end < width;
-    if (!call_.dropout) return;
+    unit.edge = call_.keep || j < rows.begun || unit.lo + static_cast<int32_t>(kUnitRows) > 1 ||
+                unit.hi < width || unit.end < width;
+    unit.survivors = nullptr;
+    if (!call_.dropout) return true;
     const int64_t first = j / kBitsAtATime * kBitsAtATime;
     constexpr int64_t kBits = kBitsAtATime / 16;
     if (rows.bits_from != first) {
@@ -255,6 +265,7 @@ class ForwardUnits {
     }
     unit.survivors = rows.bits[*rows.bits_turn] + (j - first) / 16;
     unit.stride = kBits;
+    return true;
   }
 
   // The factor from scores to logits in base 2.
@@ -273,7 +284,14 @@ class ForwardUnits {
     if (first < last && std::memchr(head.all_fit + first, 0, static_cast<size_t>(last - first))) {
       for (int64_t r = 0; r < rows.count; ++r) {
         const int64_t lo = call_.key_lo(rows.i0 + r), hi = call_.key_hi(b, rows.i0 + r);
-        if (lo < hi && std::memchr(head.fit + lo, 0, static_cast<size_t>(hi - lo))) unfit |= 1u << r;
+        for (const uint8_t* at = head.fit + lo; at < head.fit + hi; ++at) {
+          at = static_cast<const uint8_t*>(std::memchr(at, 0, static_cast<size_t>(head.fit + hi - at)));
+          if (!at) break;
+          if (call_.unmasked(b, h, rows.i0 + r, at - head.fit)) {
+            unfit |= 1u << r;
+            break;
+          }
+        }
       }
     }
     const bool wanted = t_.logsumexp || t_.statistics.maximum || t_.statistics.log_total || call_.sinks;
@@ -311,8 +329,8 @@ bool units_compute(const Call& call, const ForwardTensors<bf16_t>& tensors) {
   const ScoreRule& rule = call.rule;
   return selection().units && call.D == call.Dv && (call.D == 64 || call.D == 128) && call.normalise &&
          rule.plain() && rule.scale >= kSmallestScale && rule.scale <= kLargestScale && !call.slopes &&
-         !call.bias && !call.keep && !call.user.score && !call.user.mask && !call.user.blocks &&
-         !tensors.weights && call.L > 0 && call.S > 0;
+         !call.bias && (!call.keep || call.keep.col == 1) && !call.user.score && !call.user.mask &&
+         !call.user.blocks && !tensors.weights && call.L > 0 && call.S > 0;
 }
 
 void forward_units(const Call& call, const ForwardTensors<bf16_t>& tensors, RowsLeft& left) {

@@ -38,11 +38,7 @@ ATTENTIVE_ALWAYS_INLINE uint64_t shown_keys(const Unit& unit, int r) {
   const auto below = [](int32_t n) { return n >= 64 ? ~uint64_t{0} : n <= 0 ? 0 : (uint64_t{1} << n) - 1; };
   const int32_t hi = unit.hi + r;
   uint64_t shown = below(hi < unit.end ? hi : unit.end) & ~below(unit.lo + r);
-  if (unit.shown) {
-    uint64_t bits;
-    __builtin_memcpy(&bits, unit.shown + r * unit.stride, sizeof(bits));
-    shown &= bits;
-  }
+  if (unit.shown) shown &= unit.shown[r];
   return shown;
 }
 
@@ -405,6 +401,7 @@ void totals(const UnitRows& rows, float* to) {
 }
 
 constexpr UnitFunctions kUnitFunctions = {.pack = pack,
+                                          .bits = Ops::bits,
                                           .copy_queries = copy_queries,
                                           .of_64 = {step<64>, flush<64>},
                                           .of_128 = {step<128>, flush<128>},

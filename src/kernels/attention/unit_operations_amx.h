@@ -129,6 +129,11 @@ struct Ops : AmxTiles {
   ATTENTIVE_ALWAYS_INLINE static bool any_bits(Words x, uint16_t bits) {
     return _mm512_test_epi16_mask(x, words(bits)) != 0;
   }
+  static uint64_t bits(const uint8_t* bytes, int64_t count) {
+    const __mmask64 all = ~__mmask64{0} >> (64 - count);
+    const __m512i x = _mm512_maskz_loadu_epi8(all, bytes);
+    return _mm512_test_epi8_mask(x, x);
+  }
   // Transposes 16 rows of 16 pairs.
   ATTENTIVE_ALWAYS_INLINE static void transpose(const bf16_t* from, int64_t stride, bf16_t* to) {
     const auto quarters = [&](int64_t row, int64_t column) {

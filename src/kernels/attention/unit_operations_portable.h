@@ -182,6 +182,11 @@ struct Ops {
     for (const uint16_t y : x.at) any |= (y & bits) != 0;
     return any;
   }
+  static uint64_t bits(const uint8_t* bytes, int64_t count) {
+    uint64_t all = 0;
+    for (int64_t i = 0; i < count; ++i) all |= static_cast<uint64_t>(bytes[i] != 0) << i;
+    return all;
+  }
   static void transpose(const bf16_t* from, int64_t stride, bf16_t* to) {
     for (int64_t r = 0; r < 16; ++r) {
       for (int64_t p = 0; p < 16; ++p) std::memcpy(to + 32 * p + 2 * r, from + r * stride + 2 * p, 4);

@@ -42,10 +42,10 @@ struct Unit {
   bool edge;      ///< some key is hidden from a row, or some row has not begun
   /// Edges: row r may see the keys from lo + r, or 0, to hi + r, or `end`.
   int32_t lo, hi, end;
-  /// Edges: bits of 16 keys each, four per row, which are `stride` apart; those of hidden keys are 0. May be
+  /// Edges: for each row, one bit per key, which is 0 if the key is hidden. May be null.
+  const uint64_t* shown;
+  /// Bits of 16 keys each, four per row, of the weights that survive dropout; rows are `stride` apart. May be
   /// null.
-  const uint16_t* shown;
-  /// The same of the weights that survive dropout.
   const uint16_t* survivors;
   int64_t stride;
 };
@@ -98,6 +98,8 @@ struct UnitSteps {
 struct UnitFunctions {
   /// Packs keys and values, and returns whether units may multiply all of them.
   bool (*pack)(const UnitKeys&);
+  /// Packs whether bytes are not 0 into bits, of up to 64.
+  uint64_t (*bits)(const uint8_t* bytes, int64_t count);
   /// Copies up to 16 queries to 16 * D numbers, with zeros for those that are missing. Returns one bit per
   /// row: whether units cannot multiply it.
   uint32_t (*copy_queries)(const Matrix<const bf16_t>& queries, bf16_t* to);
