@@ -19,7 +19,7 @@ constexpr int kHeadroom = 40;
 
 /// What makes a row's keys, values or queries unfit for units: numbers beyond kLargest would overflow on the
 /// way, and values none of which reaches kSmallestValue would vanish when they are multiplied by a weight.
-constexpr float kLargest = 0x1p50f, kSmallestValue = 0x1p-70f;
+constexpr float kLargest = 0x1p50f, kSmallestValue = 0x1p-63f;
 /// Scales within these limits leave every intermediate number finite.
 constexpr float kLargestScale = 0x1p40f, kSmallestScale = 0x1p-40f;
 
