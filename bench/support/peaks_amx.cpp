@@ -36,8 +36,8 @@ void amx_loop(long steps) {
     uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
     uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
   } config;
-  // The unit is slower with numbers of all kinds than with zeros, as its clock falls. These are bf16 in (-4,
-  // 4).
+  // The unit is slower with numbers of all kinds than with zeros, as its clock falls. These are between -4
+  // and 4. GCC's intrinsics do not declare what they read.
   alignas(64) uint16_t numbers[4][16 * 32];
   uint32_t state = 1;
   for (auto& tile : numbers) {
@@ -46,10 +46,7 @@ void amx_loop(long steps) {
       x = static_cast<uint16_t>((state >> 16 & 0x807f) | ((state >> 30) + 125) << 7);
     }
   }
-  __asm__ volatile(""
-                   :
-                   : "r"(&config), "r"(numbers)
-                   : "memory");  // GCC's intrinsics do not declare what they read
+  __asm__ volatile("" : : "r"(&config), "r"(numbers) : "memory");
   _tile_loadconfig(&config);
   _tile_zero(0);
   _tile_zero(1);

@@ -40,8 +40,7 @@ Selection with_units(const UnitFunctions* units) {
 }
 
 bool has_amx_units() {
-  const auto& cpu = this_cpu();
-  return amx_units() && cpu.amx && cpu.avx512_fp16 && cpu.avx512_vbmi && cpu_limit().empty();
+  return select(this_cpu(), cpu_limit()).units != nullptr;
 }
 
 // The units that this machine can run.
@@ -90,7 +89,7 @@ bool same_bits(const at::Tensor& a, const at::Tensor& b) {
   return at::equal(a.contiguous().view(at::kShort), b.contiguous().view(at::kShort));
 }
 
-// Options of calls that units compute, by number.
+// Calls that units compute.
 struct Call {
   std::string name;
   AttentionOptions options;

@@ -248,12 +248,7 @@ class Backward : BackwardHeads<Stored, T> {
     const int64_t j0 = block * tiles_.keys, count = std::min(tiles_.keys, call_.S - j0);
     const auto k = rows_of(t_.k, head.b, head.hkv, j0, count, call_.D);
     const auto v = rows_of(t_.v, head.b, head.hkv, j0, count, call_.Dv);
-    const bool finite = elementwise().all_finite(k);
-    const Range seen = seen_keys(head.b, j0, count);
-    const auto are_finite = [&](const auto& rows) {
-      return elementwise().all_finite(rows.part(seen.first, seen.end - seen.first));
-    };
-    const bool fit = units_ && (finite || are_finite(k)) && are_finite(v);
+    const bool finite = elementwise().all_finite(k), fit = units_ && seen_is_finite(head.b, j0, k, finite, v);
     const Keys keys{j0, count, lhs_of(k, work.k_copy), lhs_of(v, work.v_copy), finite, fit};
     products().transpose(keys.k.block(0, count, 0, call_.D), work.k_transposed);
     if (inner<T>(count) != count) {
@@ -264,13 +259,18 @@ class Backward : BackwardHeads<Stored, T> {
     return keys;
   }
 
-  // The keys of a block that some query may see by position and length, counted from its first.
-  Range seen_keys(int64_t b, int64_t j0, int64_t count) const {
+  // Whether the keys and values from j0 on are finite, of those that some query may see by position and
+  // length. `all_keys`: whether all of the keys are.
+  bool seen_is_finite(int64_t b, int64_t j0, const Matrix<const Stored>& k, bool all_keys,
+                      const Matrix<const Stored>& v) const {
     const auto seen = [&](int64_t n) { return call_.query_lo(j0 + n) < call_.query_hi(b, j0 + n); };
-    Range range{0, count};
-    while (range.first < range.end && !seen(range.first)) ++range.first;
-    while (range.first < range.end && !seen(range.end - 1)) --range.end;
-    return range;
+    int64_t first = 0, end = k.rows;
+    while (first < end && !seen(first)) ++first;
+    while (first < end && !seen(end - 1)) --end;
+    const auto finite = [&](const auto& rows) {
+      return elementwise().all_finite(rows.part(first, end - first));
+    };
+    return (all_keys || finite(k)) && finite(v);
   }
 
   // The work after a panel, whose numbers are fetched beside it.
@@ -472,7 +472,7 @@ class Backward : BackwardHeads<Stored, T> {
   void take_unit_gradients(const Head& head, const Keys& keys, const Workspace& work, const Tile& tile,
                            int64_t offset, int64_t wide) const {
     if constexpr (kIsBf16<T>) {
-      UnitGradientRow rows[kMostTile];
+      UnitGradientRow rows[kMostOfTile];
       for (int64_t r = 0; r < tile.keys; ++r) {
         const int64_t in_block = tile.r0 + r, j = keys.j0 + in_block;
         const auto range = range_of_key(head, tile, j);
@@ -551,13 +551,11 @@ class Backward : BackwardHeads<Stored, T> {
 
   // The code of units, if it knows every option of this call.
   const UnitFunctions* units_of_call() const {
-    const bool known = kIsBf16<T> && call_.normalise && call_.rule.plain() && !call_.slopes && !call_.bias &&
-                       !call_.keep && !call_.user.score && !call_.user.mask && !call_.user.blocks &&
-                       !t_.grad_weights && !logits_ && t_.captured_lanes.empty();
+    const bool known = kIsBf16<T> && only_scaled(call_) && !call_.keep && !t_.grad_weights && !logits_ &&
+                       t_.captured_lanes.empty();
     return known ? selection().units : nullptr;
   }
 
-  static constexpr int64_t kMostTile = 128;  // keys
   const LogitGradientWriter<Stored> logits_{this->call_, this->t_.logits};
   const UnitFunctions* const units_ = units_of_call();
 };

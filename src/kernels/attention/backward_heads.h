@@ -25,7 +25,7 @@ struct BackwardTiles {
 
 inline BackwardTiles backward_tiles(const Call& call) {
   const bool narrow = call.band.has_lo() && call.band.has_hi() && call.band.hi - call.band.lo < 512;
-  const int64_t tile = narrow ? 64 : 128;
+  const int64_t tile = narrow ? 64 : kMostOfTile;
   return {narrow, tile, std::min(tile, round_up(call.L, 16))};
 }
 

@@ -34,10 +34,6 @@ constexpr int64_t kStripRows = kIsBf16<T> ? 32 : 24;
 constexpr int64_t kTileKeys = 1024;  // keys of a tile
 constexpr int64_t kFirst = 32;  // the keys of a strip begin at a multiple of the matrix unit's inner size
 
-// Limit on the packed keys of the heads of one parallel region.
-template <class T>
-constexpr int64_t kPackedBytes = int64_t{kIsBf16<T> ? 3 : 1} << 20;
-
 // The keys and values of a head, packed for products. Keys are packed transposed, in panels that are an rhs
 // (D, width). Values are packed as an rhs (keys, Dv): bfloat16 in pairs of rows; float32 only if its rows
 // are not contiguous or were widened from a half type.
@@ -150,9 +146,7 @@ class Forward {
   }
 
  private:
-  // Blocks of queries have kBlockRows rows. A remainder of less than half a block belongs to the last one,
-  // because a block of a few rows would cost as much to begin as a whole one.
-  int64_t blocks() const { return std::max<int64_t>((call_.L + kBlockRows / 2) / kBlockRows, 1); }
+  int64_t blocks() const { return blocks_of_rows(call_, kBlockRows); }
 
   // Whether rows that read this key head, of `sharing` items from b on, are computed.
   bool is_left(int64_t b, int64_t sharing, int64_t hkv) const {

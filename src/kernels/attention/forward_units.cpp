@@ -32,9 +32,8 @@ namespace {
 constexpr int64_t kBlockRows = 128;  // queries of an item of work
 // Units' rows that read the same 64 keys, while these are in L1; with D = 128, these fill it.
 constexpr int64_t kRowsTogether = 2, kRowsTogether128 = 8;
-constexpr int64_t kPackedAtATime = 1024;            // keys
-constexpr int64_t kBitsAtATime = 1024;              // keys for which a row's bits of dropout are drawn
-constexpr int64_t kPackedBytes = int64_t{3} << 20;  // as in forward.cpp
+constexpr int64_t kPackedAtATime = 1024;  // keys
+constexpr int64_t kBitsAtATime = 1024;    // keys for which a row's bits of dropout are drawn
 
 class ForwardUnits {
  public:
@@ -43,7 +42,8 @@ class ForwardUnits {
       : call_(call), t_(tensors), code_(code), left_(left), keys_(round_up(call.S, kUnitKeys)) {}
 
   void run() const {
-    const PackedHeads heads(call_, t_, head_size() * static_cast<int64_t>(sizeof(bf16_t)), kPackedBytes);
+    const PackedHeads heads(call_, t_, head_size() * static_cast<int64_t>(sizeof(bf16_t)),
+                            kPackedBytes<bf16_t>);
     // As in forward.cpp, packed keys have an arena of the calling thread.
     thread_local Scratch shared;
     shared.reset();
@@ -68,7 +68,7 @@ class ForwardUnits {
 
   int64_t head_size() const { return keys_ * (call_.D + call_.Dv); }
   int64_t steps() const { return (call_.S + kPackedAtATime - 1) / kPackedAtATime; }
-  int64_t blocks() const { return std::max<int64_t>((call_.L + kBlockRows / 2) / kBlockRows, 1); }
+  int64_t blocks() const { return blocks_of_rows(call_, kBlockRows); }
   bf16_t* keys_at(const Head& head, int64_t j) const { return head.packed + j * call_.D; }
   bf16_t* values_at(const Head& head, int64_t j) const {
     return head.packed + keys_ * call_.D + j * call_.Dv;
@@ -271,40 +271,42 @@ class ForwardUnits {
   // The factor from scores to logits in base 2.
   float scale() const { return call_.rule.scale * kLog2e; }
 
+  // Whether query i sees a key that units cannot multiply.
+  bool sees_unfit(int64_t b, int64_t h, int64_t i, const Head& head) const {
+    const uint8_t* const end = head.fit + call_.key_hi(b, i);
+    for (const uint8_t* at = head.fit + call_.key_lo(i); at < end; ++at) {
+      at = static_cast<const uint8_t*>(std::memchr(at, 0, static_cast<size_t>(end - at)));
+      if (!at) return false;
+      if (call_.unmasked(b, h, i, at - head.fit)) return true;
+    }
+    return false;
+  }
+
+  // Ends a unit's rows from the sums of their weights.
   void finish(int64_t b, int64_t h, const Rows& rows, const UnitRows& state, const float* sums,
               const Head& head) const {
     alignas(64) float totals[kUnitRows], factors[kUnitRows] = {};
     code_.totals(state, totals);
-    uint32_t unfit = state.unfit & ((1u << rows.count) - 1);
-    for (int64_t r = 0; r < rows.count; ++r) {
-      // A weight of 1 is, or may have been, larger than a weight can be.
-      if (!(totals[r] < 1.0f)) unfit |= 1u << r;
-    }
     const int64_t first = rows.lo / kPackedAtATime, last = (rows.hi + kPackedAtATime - 1) / kPackedAtATime;
-    if (first < last && std::memchr(head.all_fit + first, 0, static_cast<size_t>(last - first))) {
-      for (int64_t r = 0; r < rows.count; ++r) {
-        const int64_t lo = call_.key_lo(rows.i0 + r), hi = call_.key_hi(b, rows.i0 + r);
-        for (const uint8_t* at = head.fit + lo; at < head.fit + hi; ++at) {
-          at = static_cast<const uint8_t*>(std::memchr(at, 0, static_cast<size_t>(head.fit + hi - at)));
-          if (!at) break;
-          if (call_.unmasked(b, h, rows.i0 + r, at - head.fit)) {
-            unfit |= 1u << r;
-            break;
-          }
-        }
-      }
-    }
+    const bool all_fit =
+        first >= last || !std::memchr(head.all_fit + first, 0, static_cast<size_t>(last - first));
     const bool wanted = t_.logsumexp || t_.statistics.maximum || t_.statistics.log_total || call_.sinks;
+    uint32_t unfit = 0;
     for (int64_t r = 0; r < rows.count; ++r) {
+      const int64_t i = rows.i0 + r;
       const bool begun = (state.begun >> r & 1) != 0;
-      if (begun) factors[r] = 1.0f / totals[r] * call_.survivor_scale;
-      if (!wanted || (unfit >> r & 1) != 0) continue;
-      constexpr float kWeightOfReference = 1.0f / static_cast<float>(int64_t{1} << kHeadroom);
-      const RowEnd end =
-          end_of_row(call_, b, h, rows.i0 + r, begun ? state.reference[r] / scale() : -kInfinity,
-                     totals[r] / kWeightOfReference);
-      t_.write_statistics(call_.row_index(b, h, rows.i0 + r), end);
-      factors[r] = end.factor == 0.0f ? 0.0f : end.factor / kWeightOfReference * call_.survivor_scale;
+      // A weight of 1 is, or may have been, larger than a weight can be.
+      if ((state.unfit >> r & 1) != 0 || !(totals[r] < 1.0f) || (!all_fit && sees_unfit(b, h, i, head))) {
+        unfit |= 1u << r;
+      } else if (!wanted) {
+        if (begun) factors[r] = 1.0f / totals[r] * call_.survivor_scale;
+      } else {
+        constexpr float kWeightOfReference = 1.0f / static_cast<float>(int64_t{1} << kHeadroom);
+        const RowEnd end = end_of_row(call_, b, h, i, begun ? state.reference[r] / scale() : -kInfinity,
+                                      totals[r] / kWeightOfReference);
+        t_.write_statistics(call_.row_index(b, h, i), end);
+        if (end.factor != 0.0f) factors[r] = end.factor / kWeightOfReference * call_.survivor_scale;
+      }
     }
     if (unfit == 0)
       return code_.write(sums, factors, rows.count, call_.Dv, t_.output.at(b, h, rows.i0), t_.output.row);
@@ -326,11 +328,10 @@ class ForwardUnits {
 }  // namespace
 
 bool units_compute(const Call& call, const ForwardTensors<bf16_t>& tensors) {
-  const ScoreRule& rule = call.rule;
-  return selection().units && call.D == call.Dv && (call.D == 64 || call.D == 128) && call.normalise &&
-         rule.plain() && rule.scale >= kSmallestScale && rule.scale <= kLargestScale && !call.slopes &&
-         !call.bias && (!call.keep || call.keep.col == 1) && !call.user.score && !call.user.mask &&
-         !call.user.blocks && !tensors.weights && call.L > 0 && call.S > 0;
+  const float scale = call.rule.scale;
+  return selection().units && only_scaled(call) && scale >= kSmallestScale && scale <= kLargestScale &&
+         call.D == call.Dv && (call.D == 64 || call.D == 128) && (!call.keep || call.keep.col == 1) &&
+         !tensors.weights && call.L > 0 && call.S > 0;
 }
 
 void forward_units(const Call& call, const ForwardTensors<bf16_t>& tensors, RowsLeft& left) {

@@ -9,6 +9,16 @@
 
 namespace attentive::kernels::cpu {
 
+/// Limit on the packed keys of the heads of one parallel region, by the type of the operands.
+template <class T>
+constexpr int64_t kPackedBytes = int64_t{kIsBf16<T> ? 3 : 1} << 20;
+
+/// Blocks of queries have `rows` rows. A remainder of less than half a block belongs to the last one, because
+/// a block of a few rows would cost as much to begin as a whole one.
+inline int64_t blocks_of_rows(const Call& call, int64_t rows) {
+  return std::max<int64_t>((call.L + rows / 2) / rows, 1);
+}
+
 class PackedHeads {
  public:
   /// `bytes`: those of the packed copy of a head; `limit`: of all that are in memory.

@@ -31,6 +31,13 @@ struct Pairs {
   int64_t b, h, i0, queries, j0, keys;
 };
 
+/// Whether a softmax turns scores into weights that are only scaled before: no bias, slope, cap or function
+/// of the program's own.
+inline bool only_scaled(const Call& call) {
+  return call.normalise && call.rule.plain() && !call.slopes && !call.bias && !call.user.score &&
+         !call.user.mask && !call.user.blocks;
+}
+
 /// Calls work(T{}) for the type T of an element type.
 template <class Work>
 void for_element(Element element, const Work& work) {

@@ -239,11 +239,9 @@ void step(const Unit& next, const Unit& now, const Unit& before, UnitMemory& mem
 
 // The backward pass.
 
-constexpr int64_t kMostQueries = 128;  // of a tile
-
 template <bool kDrop>
 void gradients_of(const UnitGradients& tile) {
-  alignas(64) float shifts[kMostQueries], deltas[kMostQueries];
+  alignas(64) float shifts[kMostOfTile], deltas[kMostOfTile];
   for (int64_t c = 0; c < tile.columns; c += 16) {
     const Floats t =
         Ops::fma(Ops::load(tile.maximum + c), Ops::all(tile.unit), Ops::load(tile.log_total + c));
@@ -298,8 +296,10 @@ void gradients(const UnitGradients& tile) {
 // Packing.
 
 constexpr int64_t kPackedRows = 32;
-constexpr uint16_t kBeyond = static_cast<uint16_t>((127 + 50) << 7) + 1;  // the first number above kLargest
-constexpr uint16_t kAnyLargeBits = 0x6000;  // set in a number of at least 2^-63 (kSmallestValue)
+// What makes keys, values and queries unfit for units: products of numbers beyond 2^50 could overflow on the
+// way, and values none of which reaches 2^-63 would vanish when they are multiplied by a weight.
+constexpr uint16_t kBeyond = static_cast<uint16_t>((127 + 50) << 7) + 1;  // the first number above 2^50
+constexpr uint16_t kAnyLargeBits = 0x6000;  // one of them is set in a number of at least 2^-63
 
 // Packs 32 keys and values.
 ATTENTIVE_ALWAYS_INLINE void pack_block(const Matrix<const bf16_t>& k, const Matrix<const bf16_t>& v,
@@ -310,7 +310,7 @@ ATTENTIVE_ALWAYS_INLINE void pack_block(const Matrix<const bf16_t>& k, const Mat
   }
   // The keys of pair r, in the order of Ops::saturated.
   for (int64_t r = 0; r < 16; ++r) {
-    const int64_t key = Ops::key_of_word(2 * static_cast<int>(r));
+    const int64_t key = key_of_word(2 * static_cast<int>(r));
     for (int64_t d = 0; d < v.cols; d += 32) {
       bf16_t* const to = values + d / 16 * kTile + 32 * r;
       Ops::interleave(Ops::load_words(v.row(key) + d), Ops::load_words(v.row(key + 1) + d), to, to + kTile);

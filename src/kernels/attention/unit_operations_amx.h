@@ -73,7 +73,6 @@ struct Ops : AmxTiles {
     return _mm512_packus_epi32(_mm512_sub_epi32(_mm512_castps_si512(a), base),
                                _mm512_sub_epi32(_mm512_castps_si512(b), base));
   }
-  static constexpr int key_of_word(int word) { return word / 8 * 4 + word % 4 + (word % 8 >= 4 ? 16 : 0); }
   // The bits of `a` where those of `which` are set, else those of `b`.
   ATTENTIVE_ALWAYS_INLINE static Words select(Words which, Words a, Words b) {
     return _mm512_ternarylogic_epi32(which, a, b, 0xca);

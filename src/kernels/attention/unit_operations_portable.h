@@ -8,7 +8,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/simd/matrix.h"
+#include "kernels/attention/units.h"
 
 namespace attentive::kernels::cpu {
 namespace {
@@ -120,7 +120,6 @@ struct Ops {
       return static_cast<uint16_t>(x < 0 ? 0 : x > 0xffff ? 0xffff : x);
     });
   }
-  static constexpr int key_of_word(int word) { return word / 8 * 4 + word % 4 + (word % 8 >= 4 ? 16 : 0); }
   static Words select(const Words& which, const Words& a, const Words& b) {
     return each(
         [&](int i) { return static_cast<uint16_t>((a.at[i] & which.at[i]) | (b.at[i] & ~which.at[i])); });

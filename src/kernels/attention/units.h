@@ -17,9 +17,15 @@ constexpr int64_t kUnitKeys = 64;
 /// later t may exceed it by kHeadroom; weights down to 2^-126 are kept.
 constexpr int kHeadroom = 40;
 
-/// What makes a row's keys, values or queries unfit for units: numbers beyond kLargest would overflow on the
-/// way, and values none of which reaches kSmallestValue would vanish when they are multiplied by a weight.
-constexpr float kLargest = 0x1p50f, kSmallestValue = 0x1p-63f;
+/// The most keys and queries of a tile of the backward pass.
+constexpr int64_t kMostOfTile = 128;
+
+/// The key of a word of packed weights, of which vpackusdw takes four from the first 16 keys, four from the
+/// second, and so on. Values are packed in that order.
+constexpr int key_of_word(int word) {
+  return word / 8 * 4 + word % 4 + (word % 8 >= 4 ? 16 : 0);
+}
+
 /// Scales within these limits leave every intermediate number finite.
 constexpr float kLargestScale = 0x1p40f, kSmallestScale = 0x1p-40f;
 
