@@ -30,8 +30,8 @@ namespace attentive::kernels::cpu {
 namespace {
 
 constexpr int64_t kBlockRows = 128;  // queries of an item of work
-// Units' rows that read the same 64 keys, while these are in L1; with D = 128, these fill it.
-constexpr int64_t kRowsTogether = 2, kRowsTogether128 = 8;
+// Units' rows that read the same 64 keys.
+constexpr int64_t kRowsTogether = 2;
 constexpr int64_t kPackedAtATime = 1024;  // keys
 constexpr int64_t kBitsAtATime = 1024;    // keys for which a row's bits of dropout are drawn
 
@@ -150,15 +150,14 @@ class ForwardUnits {
     auto* const sums = scratch.take<float>(count * kUnitRows * call_.Dv);
     auto* const states = scratch.take<UnitRows>(count + 1);
     constexpr int64_t kBits = kBitsAtATime / 16;
-    const int64_t together = call_.D == 64 ? kRowsTogether : kRowsTogether128;
-    int bits_turns[kRowsTogether128] = {};
-    auto* const bits = scratch.take<uint16_t>(call_.dropout ? together * 2 * kUnitRows * kBits : 0);
+    int bits_turns[kRowsTogether] = {};
+    auto* const bits = scratch.take<uint16_t>(call_.dropout ? kRowsTogether * 2 * kUnitRows * kBits : 0);
     states[count] = {};
     Steps steps(code_, call_.D, *scratch.take<UnitMemory>(1), states[count], scale());
     code_.begin();
-    for (int64_t first = 0; first < count; first += together) {
-      Rows set[kRowsTogether128];
-      const int64_t several = std::min(together, count - first);
+    for (int64_t first = 0; first < count; first += kRowsTogether) {
+      Rows set[kRowsTogether];
+      const int64_t several = std::min(kRowsTogether, count - first);
       int64_t from = call_.S, to = 0;
       for (int64_t n = 0; n < several; ++n) {
         Rows& rows = set[n];
@@ -177,7 +176,7 @@ class ForwardUnits {
         // Rows that are written at last or read next, which may lie far apart.
         for (int64_t i = rows.i0; i < rows.i0 + rows.count; ++i) {
           prefetch_to_write(t_.output.at(b, h, i), call_.Dv);
-          const int64_t later = i + together * kUnitRows;
+          const int64_t later = i + kRowsTogether * kUnitRows;
           if (later < end) prefetch_row(t_.q.at(b, h, later), 1, call_.D);
         }
         if (rows.lo >= rows.hi) continue;

@@ -137,7 +137,7 @@ ATTENTIVE_ALWAYS_INLINE void products_among(const Unit& next, float* scores, con
     const bool needed = kPart < next.parts;
     if (needed) {
       Ops::zero_tile<kSum>();
-      Ops::load_tile<6>(k, 64);
+      Ops::stream_tile<6>(k, 64);
       Ops::multiply<kSum, kFirstLeft, 6>();
     }
     if constexpr (kSums == 4) {
@@ -151,12 +151,12 @@ ATTENTIVE_ALWAYS_INLINE void products_among(const Unit& next, float* scores, con
     }
     row(2 * kPart);
     if (needed) {
-      Ops::load_tile<7>(k + kTile, 64);
+      Ops::stream_tile<7>(k + kTile, 64);
       Ops::multiply<kSum, kFirstLeft + 1, 7>();
       if constexpr (kSteps == 4) {
-        Ops::load_tile<6>(k + 2 * kTile, 64);
+        Ops::stream_tile<6>(k + 2 * kTile, 64);
         Ops::multiply<kSum, kFirstLeft + 2, 6>();
-        Ops::load_tile<7>(k + 3 * kTile, 64);
+        Ops::stream_tile<7>(k + 3 * kTile, 64);
         Ops::multiply<kSum, kFirstLeft + 3, 7>();
       }
     }
@@ -183,7 +183,7 @@ ATTENTIVE_ALWAYS_INLINE void products_among(const Unit& next, float* scores, con
       } else {
         Ops::load_tile<kSum>(sums, kD * 4);
       }
-      Ops::load_tile<6>(v, 64);
+      Ops::stream_tile<6>(v, 64);
       Ops::multiply<kSum, 4, 6>();
     }
     if constexpr (kColumn >= 2) {
@@ -195,7 +195,7 @@ ATTENTIVE_ALWAYS_INLINE void products_among(const Unit& next, float* scores, con
     }
     if constexpr (kRowsEach > 1) row(8 + kRowsEach * kColumn);
     if (two) {
-      Ops::load_tile<7>(v + kColumns * kTile, 64);
+      Ops::stream_tile<7>(v + kColumns * kTile, 64);
       Ops::multiply<kSum, 5, 7>();
     }
     row(8 + kRowsEach * kColumn + kRowsEach - 1);

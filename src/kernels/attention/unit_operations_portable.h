@@ -36,6 +36,10 @@ struct Ops {
       std::memcpy(tiles[n].bytes[r], static_cast<const char*>(from) + r * row_bytes, 64);
   }
   template <int n>
+  static void stream_tile(const void* from, int64_t row_bytes) {
+    load_tile<n>(from, row_bytes);
+  }
+  template <int n>
   static void store_tile(void* to, int64_t row_bytes) {
     for (int64_t r = 0; r < 16; ++r)
       std::memcpy(static_cast<char*>(to) + r * row_bytes, tiles[n].bytes[r], 64);

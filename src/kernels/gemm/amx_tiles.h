@@ -37,6 +37,13 @@ struct AmxTiles {
     ATTENTIVE_EACH_TILE(n, ATTENTIVE_USE);
 #undef ATTENTIVE_USE
   }
+  // Leaves what the first cache holds in place.
+  template <int n>
+  ATTENTIVE_ALWAYS_INLINE static void stream_tile(const void* from, int64_t row_bytes) {
+#define ATTENTIVE_USE(t) _tile_stream_loadd(t, from, row_bytes)
+    ATTENTIVE_EACH_TILE(n, ATTENTIVE_USE);
+#undef ATTENTIVE_USE
+  }
   template <int n>
   ATTENTIVE_ALWAYS_INLINE static void store_tile(void* to, int64_t row_bytes) {
 #define ATTENTIVE_USE(t) _tile_stored(t, to, row_bytes)
