@@ -1230,6 +1230,10 @@ class Expressions:
             owner = self.kind(function.value)
             if isinstance(owner, Tensor):
                 return self.tensor_method(node)
+            if owner == kinds.GENERATOR and function.attr == "manual_seed":
+                seed = f"static_cast<uint64_t>({self.code(node.args[0])})"
+                new = isinstance(function.value, ast.Call)
+                return f"at::detail::createCPUGenerator({seed})" if new else f"{self.primary(function.value)}.set_current_seed({seed})"
             owner = Module(nn.Module) if self.is_reference(function.value) else owner
             if isinstance(owner, Module) and not isinstance(kind, Module):
                 return self.module_method(node, owner)
@@ -1698,6 +1702,8 @@ class Expressions:
             raise Refusal(f"`{ast.unparse(node.func)}` is a custom autograd.Function; write its forward with operations of torch", node)
         if name == "checkpoint" and node.args:
             return self.call_directly(node, node.args[1:])
+        if name == "checkpoint_sequential" and len(node.args) == 3 and self.kind(node.args[0]) == Module(nn.Sequential):
+            return self.call_directly(node, node.args[2:])
         if name in ("compile", "no_grad", "script", "custom_fwd") or where == "refused":
             raise Refusal(f"{getattr(target, '__module__', 'torch')}.{name} has no translation", node)
         if name == "multi_head_attention_forward":
@@ -1808,6 +1814,8 @@ class Expressions:
             return f"Slice({', '.join(texts if len(texts) > 1 else ['None', *texts])})"
         if cls is torch.Size:
             return self.as_vector(node.args[0])
+        if cls is torch.Generator and all(self.constant(a) == "cpu" for a in [*node.args, *(k.value for k in node.keywords)]):
+            return "at::detail::createCPUGenerator()"
         if cls in (torch.device,):
             return f"torch::Device({', '.join(self.code(a) for a in node.args)})"
         if cls is torch.autograd.Variable:

@@ -34,7 +34,7 @@ class Simple(Kind):
 
 NONE, INT, FLOAT, BOOL, STR = (Simple(name) for name in ("None", "int", "float", "bool", "str"))
 DTYPE, DEVICE, RANGE, CALLABLE, SLICE = (Simple(name) for name in ("dtype", "device", "range", "callable", "slice"))
-PACKED, FORMAT = Simple("packed sequence"), Simple("memory format")
+PACKED, FORMAT, GENERATOR = Simple("packed sequence"), Simple("memory format"), Simple("generator")
 NUMBERS = (INT, FLOAT, BOOL)
 _lambdas = {}  # one function for each lambda of the source, which Python makes anew whenever it runs
 
@@ -184,7 +184,7 @@ def kind_of(value):
         return Many((Simple("an integer beyond 64 bits"),))
     for cls, kind in (
         *((bool, BOOL), (int, INT), (float, FLOAT), (str, STR), (torch.dtype, DTYPE), (type(torch.FloatTensor), DTYPE)),
-        *((torch.device, DEVICE), (torch.memory_format, FORMAT)),
+        *((torch.device, DEVICE), (torch.memory_format, FORMAT), (torch.Generator, GENERATOR)),
     ):
         if isinstance(value, cls):
             return kind

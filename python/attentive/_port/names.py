@@ -57,6 +57,7 @@ SIMPLE = {
     kinds.FORMAT: "torch::MemoryFormat",
     kinds.DEVICE: "torch::Device",
     kinds.PACKED: "torch::nn::utils::rnn::PackedSequence",
+    kinds.GENERATOR: "at::Generator",
     kinds.SLICE: "torch::indexing::Slice",
     kinds.CALLABLE: "std::function<torch::Tensor(const torch::Tensor&)>",
     kinds.NONE: "torch::Tensor",

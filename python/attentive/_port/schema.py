@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from .kinds import (
-    BOOL, DEVICE, DTYPE, FLOAT, FORMAT, INT, NONE, NUMBERS, RANGE, STR, UNKNOWN, List, Operand, Optional, Refusal, Size, Tensor,
+    BOOL, DEVICE, DTYPE, FLOAT, FORMAT, GENERATOR, INT, NONE, NUMBERS, RANGE, STR, UNKNOWN, List, Operand, Optional, Refusal, Size, Tensor,
     Tuple, is_numbers, is_tensors, kind_of,
 )  # fmt: skip
 
@@ -38,7 +38,7 @@ _REASONS = {
     "is not translated; hooks have no place in the C++": "register_hook",
     "reads boolean masks as numbers in C++; use nn.MultiheadAttention or F.scaled_dot_product_attention": "multi_head_attention_forward",
     "has both answers; test it in an if of its own": "is_tensor",
-    "has other results in C++; move it out of the class": "unique unique_consecutive stft istft",
+    "has other results in C++; move it out of the class": "unique_consecutive stft istft",
     "is not translated; use nn.EmbeddingBag": "embedding_bag",
 }
 _REFUSED = {name: reason for reason, names in _REASONS.items() for name in names.split()}
@@ -159,6 +159,8 @@ def _fit(argument, operand, loose):
         return code if kind == {"bool": BOOL, "str": STR}[wanted] else None
     if wanted == "Device":
         return _device(operand) if kind in (DEVICE, STR) else None
+    if wanted == "Generator":
+        return code if kind == GENERATOR else None
     if wanted == "List[Tensor]":
         return code if is_tensors(kind) else None
     if wanted in ("List[int]", "List[float]"):
@@ -177,7 +179,7 @@ def _bind(schema, args, kwargs, defaults, loose):
     """The texts of a call's arguments by a schema, up to the last that has to be given; None if the call does not fit."""
     names = [argument.name for argument in schema.arguments]
     overload = schema.overload_name
-    if any(argument.is_out for argument in schema.arguments) or not names or any(word in overload for word in ("Dimname", "names", "generator")):
+    if any(argument.is_out for argument in schema.arguments) or not names or any(word in overload for word in ("Dimname", "names")) or "generator" in overload and "generator" not in kwargs:
         return None
     positional = [argument.name for argument in schema.arguments if not argument.kwarg_only]
     if len(args) > len(positional):
@@ -319,6 +321,14 @@ def _type(args, kwargs, what, method):
     if word is None:
         raise Refusal(f"{what}: give it a dtype, as torch.float32")
     return f"{args[0].primary}.to({_CASTS[word]})"
+
+
+def _unique(args, kwargs, what, method):
+    given = _named("input sorted return_inverse return_counts dim", args, kwargs, what)
+    for name in ("return_inverse", "return_counts", "dim"):
+        if name in given and given[name].constant is not False:
+            raise Refusal(f"{what} with {name} has other results in C++; move it out of the class")
+    return f"std::get<0>(at::_unique2({', '.join(given[name].code for name in ('input', 'sorted') if name in given)}))"
 
 
 def _size(args, kwargs, what, method):
@@ -512,7 +522,7 @@ def _pack(args, kwargs, what, method):
 
 
 _TABLE = {
-    "to": _to, "type": _type, "size": _size, "item": _item, "data_ptr": _simple("reinterpret_cast<int64_t>({0}.data_ptr())"), "norm": _norm, "tensordot": _tensordot, "nonzero": _nonzero, "einsum": _einsum,
+    "to": _to, "type": _type, "size": _size, "unique": _unique, "item": _item, "data_ptr": _simple("reinterpret_cast<int64_t>({0}.data_ptr())"), "norm": _norm, "tensordot": _tensordot, "nonzero": _nonzero, "einsum": _einsum,
     "tensor": _tensor, "as_tensor": _tensor, "new_tensor": _tensor, "meshgrid": _starred, "normalize": _normalize, "interpolate": _interpolate, "upsample": _interpolate,
     "pack_padded_sequence": _pack, "pad_packed_sequence": _in_order(
         "torch::nn::utils::rnn::pad_packed_sequence", sequence="", batch_first="false", padding_value="0.0", total_length="std::nullopt"),
@@ -619,9 +629,12 @@ def call(name, args, kwargs, *, method, where="torch"):
         return text if layout.code.endswith("Preserve") else f"{text}.contiguous({layout.code})"
     if layout.kind != NONE:
         raise Refusal(f"{what}: memory_format is not translated; leave it out")
-    for key in ("generator", "out"):
+    unknown = ("out",) if where == "torch" and name not in (SIZED_METHODS if method else _SIZED) else ("generator", "out")
+    for key in unknown:
         if key in kwargs and kwargs.pop(key).kind != NONE:
             raise Refusal(f"{what}: {key} is not translated; leave it out")
+    if "generator" in kwargs and kwargs["generator"].kind == NONE:
+        del kwargs["generator"]
     for key in ("non_blocking", "pin_memory"):
         kwargs.pop(key, None)
     if where == "init":

@@ -205,6 +205,8 @@ CLASSES = [
     idiom("LayersByType", "dim=8, start='wide'", "x=randn(B, T, 8)", name="LayersByType_wide"),
     idiom("ComplexGain", "30, 8", "randint(2, 9, (B, T))"),
     idiom("OwnLists", "8", "randn(B, T, 8)"),
+    idiom("ChosenExperts", "8", "randn(B, T, 8)"),
+    idiom("SeededBuckets", "8", "randn(B, T, 8)"),
     idiom("Batch", "20, 16", "SimpleNamespace(ids=randint(1, 20, (B, T)), mask=ones(B, T))"),
 ]
 
@@ -283,7 +285,6 @@ REFUSED = [
     Refused("WhileOnValues", "", SMALL, ("while",), or_equal=True),
     Refused("BranchOnValues", "8", SMALL, ("if",), or_equal=True),
     Refused("LoopOverValues", "", f"{SMALL}, full((B,), T)", ("int(",), or_equal=True),
-    Refused("IteratesNonzero", "8", SMALL, ("unique",)),
     Refused("NumpyOnTensors", "", SMALL, ("numpy",)),
     Refused("ForwardHook", "8", SMALL, ("register_forward_hook",)),
     Refused("GradientHook", "", SMALL, ("register_hook",)),

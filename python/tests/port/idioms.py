@@ -15,7 +15,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
 try:
     from a_package_that_is_not_there import fast_norm
@@ -1474,3 +1474,38 @@ class OwnLists(nn.Module):
         for row in self.rows:
             x = row(x)
         return torch.cat(self.grown(self.sums(x)), -1) + self.rows[0](self.numbered(x)).repeat(1, 1, 2)
+
+
+class ChosenExperts(nn.Module):
+    """A loop over the experts that were chosen, and the tokens that chose them."""
+
+    def __init__(self, width, experts=2):
+        super().__init__()
+        self.experts = nn.ModuleList([nn.Linear(width, width) for _ in range(experts)])
+        self.gate = nn.Linear(width, experts)
+
+    def forward(self, x):
+        flat = x.reshape(-1, x.size(-1))
+        chosen = self.gate(flat).argmax(-1)
+        y = torch.zeros_like(flat)
+        for i in chosen.unique().tolist():
+            y[chosen == i] = self.experts[i](flat[chosen == i])
+        return y.view_as(x)
+
+
+class SeededBuckets(nn.Module):
+    """Numbers drawn by generators of their own, a table without repetitions, layers behind checkpoint_sequential."""
+
+    def __init__(self, dim, buckets=6):
+        super().__init__()
+        generator = torch.Generator()
+        generator.manual_seed(17 * dim)
+        self.register_buffer("chosen", torch.randperm(dim, generator=generator)[: dim // 2].sort()[0])
+        self.register_buffer("start", torch.randint(0, 9, (dim,), generator=torch.Generator().manual_seed(dim)))
+        steps = torch.linspace(0.0, 2.0, steps=buckets).exp().floor().to(torch.int64)
+        self.register_buffer("bounds", torch.unique(steps), persistent=False)
+        self.layers = nn.Sequential(nn.Linear(dim // 2, dim), nn.Tanh(), nn.Dropout(0.1), nn.Linear(dim, dim))
+
+    def forward(self, x):
+        y = checkpoint_sequential(self.layers, 2, x[..., self.chosen], use_reentrant=False)
+        return y + torch.bucketize(3 * x.abs(), self.bounds) * self.start

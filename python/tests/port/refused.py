@@ -44,23 +44,6 @@ class LoopOverValues(nn.Module):
         return total
 
 
-class IteratesNonzero(nn.Module):
-    """A loop over the experts that were chosen, and the tokens that chose them."""
-
-    def __init__(self, width, experts=2):
-        super().__init__()
-        self.experts = nn.ModuleList([nn.Linear(width, width) for _ in range(experts)])
-        self.gate = nn.Linear(width, experts)
-
-    def forward(self, x):
-        flat = x.reshape(-1, x.size(-1))
-        chosen = self.gate(flat).argmax(-1)
-        y = torch.zeros_like(flat)
-        for i in chosen.unique().tolist():  # here
-            y[chosen == i] = self.experts[i](flat[chosen == i])
-        return y.view_as(x)
-
-
 class NumpyOnTensors(nn.Module):
     def forward(self, x):
         spread = np.std(x.detach().numpy(), axis=-1)  # here
