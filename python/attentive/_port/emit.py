@@ -1004,7 +1004,7 @@ class Unit:
             if not recorder.no_keywords(tree, arguments.kwarg.arg) and any(isinstance(key[1], Config) and key[1].fields() for key in seen) and any(
                 isinstance(n, ast.Call) and any(k.arg is None for k in n.keywords) for n in ast.walk(tree)):
                 parameters.append(Parameter(arguments.kwarg.arg, None, state="rest"))
-        result = kinds.promoted(self.resolve(recorder.returns(tree, owners), lambda: []))
+        result = kinds.promoted(self.resolve(kinds.with_more(recorder.returns(tree, owners)), lambda: []))
         text = "void" if result in (None, kinds.NONE) else cpp_type(result, tree)
         return Signature(parameters, result, text)
 

@@ -1310,7 +1310,13 @@ class Expressions:
         definition = self.unit.loaded.definition(function)
         if derived and definition and not self.unit.recorder.called(definition[1]):
             function = getattr(derived[0], name)
-        return f"{self.member(name)}({', '.join(self.bind(function, node))})"
+        return self.first_of(function, f"{self.member(name)}({', '.join(self.bind(function, node))})", node)
+
+    def first_of(self, function, call, node):
+        """A call that is a tensor here, of a function that returns a tuple elsewhere."""
+        definition = self.unit.loaded.definition(function) if isinstance(self.kind(node), Tensor) else None
+        result = self.unit.recorder.returns(definition[1]) if definition else None
+        return call if result == kinds.with_more(result) else f"std::get<0>({call})"
 
     def apply(self, node):
         target = node.args[0]
@@ -1493,7 +1499,7 @@ class Expressions:
         if is_own(cls) and not is_own(next(b for b in cls.__mro__ if "forward" in vars(b))):
             return f"{target}->forward({', '.join(self.code(a) for a in node.args)})"
         if is_own(cls):
-            return f"{target}->forward({', '.join(self.bind(cls.forward, node))})"
+            return self.first_of(cls.forward, f"{target}->forward({', '.join(self.bind(cls.forward, node))})", node)
         if cls.__module__.startswith("einops"):
             return f"{target}->forward({self.code(node.args[0])})"
         if cls is nn.Sequential:
@@ -1549,7 +1555,7 @@ class Expressions:
         if definition is not None and isinstance(definition[1], ast.Lambda):
             return self.inlined(target, definition[1], [ast.copy_location(ast.Return(definition[1].body), node)], definition[0], node)
         if definition is not None:
-            return self.checkpointed(definition[1], node) or self.call_function(target, definition, node)
+            return self.checkpointed(definition[1], node) or self.first_of(target, self.call_function(target, definition, node), node)
         if name == "cast" and module == "typing":
             return self.code(node.args[1])
         if name == "deepcopy" and module == "copy":

@@ -292,6 +292,13 @@ def promoted(kind):
     return Tuple(tuple(map(promoted, kind.items))) if isinstance(kind, Tuple) else kind
 
 
+def with_more(kind):
+    """What C++ returns where some calls of a function return a tensor, and others a tuple that begins with it: that tuple."""
+    several = [k for k in kind.kinds if not isinstance(k, Tensor)] if isinstance(kind, Many) else []
+    whole = merge(several)
+    return whole if isinstance(whole, Tuple) and len(several) < len(kind.kinds) and isinstance((*whole.items, None)[0], Tensor) else kind
+
+
 def is_numbers(kind):
     """Whether it is a tuple of numbers, words or slices of one kind, which C++ holds as a vector."""
     return isinstance(kind, Tuple) and bool(kind.items) and kind.items[0] in (*NUMBERS, STR, SLICE) and all(item == kind.items[0] for item in kind.items)

@@ -559,6 +559,14 @@ class Statements:
             self.out("return;")
             return
         value = node.value
+        if isinstance(value, ast.IfExp) and isinstance(self.kind(value), Many):
+            self.out(f"if ({self.condition(value.test)}) {{")
+            self.depth += 1
+            self.statement_Return(ast.copy_location(ast.Return(value.body), node))
+            self.depth -= 1
+            self.out("}")
+            self.statement_Return(ast.copy_location(ast.Return(value.orelse), node))
+            return
         if isinstance(result, Tuple) and not kinds.is_numbers(result):
             if isinstance(value, ast.Tuple):
                 items = self.starless(value.elts)
@@ -571,6 +579,10 @@ class Statements:
                 return
         if self.kind(value) == kinds.NONE or is_none(value):
             self.out(f"return {names.nothing(result, node)};")
+            return
+        if isinstance(result, Tuple) and isinstance(self.kind(value), Tensor):
+            self.note(f"{self.unit.loaded.place(self.path, node.lineno)}: a tuple in C++, whose further items are empty here")
+            self.out(f"return {{{', '.join([self.code(value), *(names.nothing(item, node) for item in result.items[1:])])}}};")
             return
         self.out(f"return {self.held(self.code(value), self.kind(value), result)};")
 

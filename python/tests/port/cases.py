@@ -207,6 +207,7 @@ CLASSES = [
     idiom("OwnLists", "8", "randn(B, T, 8)"),
     idiom("ChosenExperts", "8", "randn(B, T, 8)"),
     idiom("SeededBuckets", "8", "randn(B, T, 8)"),
+    idiom("AsksForMore", "8", "randn(B, T, 8)", "randn(B, T, 8), more=True"),
     idiom("Batch", "20, 16", "SimpleNamespace(ids=randint(1, 20, (B, T)), mask=ones(B, T))"),
 ]
 

@@ -1509,3 +1509,31 @@ class SeededBuckets(nn.Module):
     def forward(self, x):
         y = checkpoint_sequential(self.layers, 2, x[..., self.chosen], use_reentrant=False)
         return y + torch.bucketize(3 * x.abs(), self.bounds) * self.start
+
+
+def with_norm(x, more=False):
+    size = x.norm(dim=-1, keepdim=True)
+    if more:
+        return x / size, size.mean()
+    return x / size
+
+
+class AsksForMore(nn.Module):
+    """One result, or several where the caller asks for them."""
+
+    def __init__(self, dim):
+        super().__init__()
+        self.first, self.second = nn.Linear(dim, dim), nn.Linear(dim, dim)
+
+    def both(self, x, more=False):
+        y = self.first(x).tanh()
+        if not more:
+            return y
+        return y, [self.second(y), x], 2
+
+    def forward(self, x, more=False):
+        h = with_norm(self.both(x))
+        y, parts, times = self.both(h, True)
+        z, size = with_norm(y, more=True)
+        z = times * z + size
+        return (z, parts[0]) if more else z
