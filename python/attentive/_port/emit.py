@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from . import attend, kinds, modules, names, schema
-from .expressions import Expressions
-from .kinds import UNKNOWN, Class, Config, Function, List, Many, Module, Optional, Refusal, Size, Tensor, Tuple, is_own, kind_of, merge
+from .expressions import Expressions, is_none
+from .kinds import UNKNOWN, Class, Config, Function, List, Many, Module, Optional, Refusal, Size, Tensor, Tuple, is_own, kind_of, merge, primary
 from .names import cpp_type, identifier
 from .statements import Statements, changed_names
 
@@ -90,7 +90,7 @@ class Translator(Expressions, Statements):
         self.commented = (body[0].end_lineno if document is not None else max([function.lineno, *(a.end_lineno for a in ast.walk(function.args) if hasattr(a, "end_lineno"))]))
         arguments = function.args
         self.local_names = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        self.local_names |= {a.arg for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]} - {"self"}
+        self.local_names |= {a.arg for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg] if a} - {"self"}
         self.has_lambda = any(isinstance(n, ast.Lambda | ast.FunctionDef) and n is not function for n in ast.walk(function))
         if nested is not None:
             self.locals.update(nested.locals)
@@ -389,6 +389,8 @@ class Translator(Expressions, Statements):
     def argument(self, node, kind):
         """An argument's text for a parameter of that kind."""
         given, code = self.kind(node), None
+        if names.is_choice(kind):
+            return self.whether_given(node)
         if kind == kinds.CALLABLE and isinstance(given, Module):
             return f"[&](const torch::Tensor& x) {{ return {self.code(node)}->forward(x); }}"
         if kind == kinds.CALLABLE and isinstance(given, Function):
@@ -409,6 +411,13 @@ class Translator(Expressions, Statements):
             held = given if isinstance(given, Module) else kind
             return f"{names.holder(held)}(std::dynamic_pointer_cast<{names.implementation(held)}>({code}->shared_from_this()))"
         return code
+
+    def whether_given(self, node):
+        """Whether an expression is a class, where it may be None."""
+        if isinstance(node, ast.IfExp):
+            return f"{primary(self.condition(node.test))} ? {self.whether_given(node.body)} : {self.whether_given(node.orelse)}"
+        kind = kinds.NONE if is_none(node) else self.kind(node)
+        return self.code(node) if names.is_choice(kind) else "true" if isinstance(kind, Class) else "false"
 
     def call_function(self, target, definition, node):
         """A call of an own function: inlined if it is one short expression, whose kinds may differ from call to call."""
@@ -1063,6 +1072,8 @@ class Unit:
             isinstance(use, ast.Attribute) and use.attr in ANY_MODULE and isinstance(parents[id(use)], ast.Call) for use in uses)
 
     def parameter_default(self, default, kind, argument, path):
+        if names.is_choice(kind):
+            return "false" if default is None else "true"
         if default is None:
             return "{}" if isinstance(kind, Tensor) else "nullptr" if isinstance(kind, Module) else "std::nullopt" if isinstance(kind, Optional) else ""
         if isinstance(kind, Module | Config) or kind == kinds.CALLABLE or kind_of(default) in (kinds.CALLABLE,):

@@ -275,6 +275,8 @@ class Expressions:
             if kinds.NONE in self.raw_kinds(node):
                 return f"{primary(code)}.defined()"
             return f"{primary(code)}.item<bool>()"
+        if names.is_choice(kind):
+            return code
         if isinstance(kind, Optional):
             inner = "" if kind.kind == kinds.STR or isinstance(kind.kind, List | Size | Tuple) else f" && *{primary(code)} != 0"
             return f"{primary(code)}.has_value()" + (f" && *{primary(code)}" if kind.kind == kinds.BOOL else inner)
@@ -824,6 +826,9 @@ class Expressions:
         if isinstance(sign, ast.Is | ast.IsNot) and isinstance(right, ast.Constant) and isinstance(right.value, bool) and kind == kinds.BOOL:
             return ("" if (isinstance(sign, ast.Is) == right.value) else "!") + self.primary(left)
         if isinstance(sign, ast.In | ast.NotIn) and kind == kinds.STR and self.kind(right) == kinds.STR:
+            words = self.always_word(left), self.always_word(right)
+            if None not in words and self.code(right).startswith('"'):
+                return "true" if (words[0] in words[1]) == isinstance(sign, ast.In) else "false"
             return f"{self.primary(right)}.find({self.code(left)}) {'!=' if isinstance(sign, ast.In) else '=='} std::string::npos"
         if isinstance(sign, ast.In | ast.NotIn) and isinstance(right, ast.Tuple | ast.List | ast.Set) and kind in (kinds.INT, kinds.STR):
             equal = isinstance(sign, ast.In)
@@ -874,6 +879,8 @@ class Expressions:
         if isinstance(kind, Module):
             pointer = "" if self.code(left).endswith(">()") or "dynamic_pointer_cast" in self.code(left) or not is_own(kind.cls) and kind.cls is nn.Module else ".is_empty()"
             return ("!" if negated else "") + f"{self.primary(left)}{pointer}" if pointer else f"{self.primary(left)} {'!=' if negated else '=='} nullptr"
+        if names.is_choice(kind):
+            return ("" if negated else "!") + self.primary(left)
         if isinstance(kind, Optional):
             return ("" if negated else "!") + f"{self.primary(left)}.has_value()"
         if kind == kinds.CALLABLE and kinds.NONE in self.raw_kinds(left):
@@ -961,7 +968,7 @@ class Expressions:
         return "{" + ", ".join(texts) + "}"
 
     def bound(self, node):
-        """The end of a slice, which may be a tensor of one number."""
+        """The end of a slice or a range, which may be a tensor of one number."""
         return f"{self.primary(node)}.item<int64_t>()" if isinstance(self.kind(node), Tensor) else self.code(node)
 
     def code_Subscript(self, node):
@@ -2011,8 +2018,14 @@ class Expressions:
             self.out(f"{name}->push_back({self.module_text(node)});")
 
     def parameter(self, node):
-        """The text of an nn.Parameter of an expression."""
-        return f"{self.primary(node)}.detach().set_requires_grad(true)"
+        """The text of an nn.Parameter, or of one of an expression."""
+        return f"{self.primary(node)}.detach().set_requires_grad({self.wants_gradient(node) or 'true'})"
+
+    def wants_gradient(self, node):
+        """The text of requires_grad of an nn.Parameter(...), None if it is not given."""
+        made = isinstance(node, ast.Call) and self.static(node.func) is nn.Parameter
+        given = [*node.args[1:2], *(k.value for k in node.keywords if k.arg == "requires_grad")] if made else []
+        return self.condition(given[0]) if given else None
 
     def put_parameter(self, name, node):
         self.out(f"{name}->append({self.parameter(node)});")
@@ -2222,9 +2235,18 @@ class Expressions:
             each.uid = entry.uid = -next(self.unit.counter)
             kind = self.element_kind(self.kind(items), 0)
             self.substitute(entry, f"{each.id}[{self.code(function.body.slice)}]", kind.items[0])
-        if not isinstance(function, ast.Lambda | ast.Name | ast.Attribute):
+        if isinstance(function, ast.Call) and self.static(function.func) is functools.partial and len(node.args) == 2:
+            each = ast.copy_location(ast.Name(self.fresh("each"), ast.Load()), node)
+            call = ast.copy_location(ast.Call(function.args[0], [*function.args[1:], each], function.keywords), node)
+            each.uid, call.uid = -next(self.unit.counter), -next(self.unit.counter)
+            item, kind = self.mapped_kind(function.args[0], items), self.element_kind(self.kind(items), 0)
+            if isinstance(kind, Tuple) and kinds.is_tensors(kind):
+                parts = ", ".join(f"std::get<{n}>({each.id})" for n in range(len(kind.items)))
+                self.substitute(each, f"std::vector<torch::Tensor>{{{parts}}}", List(kind.items[0], len(kind.items)))
+            targets, body = [ast.Name(each.id, ast.Store())], call
+        elif not isinstance(function, ast.Lambda | ast.Name | ast.Attribute):
             raise Refusal("map of a function that is made there; write a comprehension", node)
-        if isinstance(function, ast.Lambda):
+        elif isinstance(function, ast.Lambda):
             targets, body = [ast.Name(a.arg, ast.Store()) for a in function.args.args], function.body
             item = self.unit.recorder.kind(body, self.owners) or self.kind(body)
         else:

@@ -100,6 +100,8 @@ def cpp_type(kind: Kind | None, node=None):
         return SIMPLE[kind]
     if isinstance(kind, Tensor):
         return "torch::Tensor"
+    if is_choice(kind):
+        return "bool"
     if isinstance(kind, Optional):
         return f"std::optional<{cpp_type(kind.kind, node)}>"
     if isinstance(kind, Size):
@@ -126,8 +128,15 @@ def cpp_type(kind: Kind | None, node=None):
     raise Refusal(f"no one C++ type holds {describe(kind)}", node)
 
 
+def is_choice(kind):
+    """Whether it is a class or None: in C++, whether there is one."""
+    return isinstance(kind, Optional) and isinstance(kind.kind, kinds.Class)
+
+
 def nothing(kind, node=None):
     """The text of a value of a kind where Python has None."""
+    if is_choice(kind):
+        return "false"
     return "std::nullopt" if isinstance(kind, Optional) else f"{cpp_type(kind, node)}({'nullptr' if isinstance(kind, Module) else ''})"
 
 

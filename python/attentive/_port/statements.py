@@ -1062,12 +1062,12 @@ class Statements:
             flat = value.args[0] if isinstance(value, ast.Call) and self.static(value.func) is nn.Parameter and value.args else value
             if name in recorder.registered or recorder.inherited(name):
                 self.unit.helper("tie_parameter")
-                self.out(f'{target} = tie_parameter(*this, "{name}", {self.parameter(flat)});')
+                self.out(f'{target} = tie_parameter(*this, "{name}", {self.parameter(value)});')
                 return
             if self.constructor:
                 recorder.registered.add(name)
-            wants = next((k.value for k in getattr(value, "keywords", ()) if k.arg == "requires_grad"), None)
-            self.out(f'{target} = register_parameter("{name}", {self.code(flat)}{", " + self.condition(wants) if wants is not None else ""});')
+            wants = self.wants_gradient(value)
+            self.out(f'{target} = register_parameter("{name}", {self.code(flat)}{", " + wants if wants else ""});')
         elif self.unit.is_stored(recorder, name, "_buffers") and name not in recorder.unsaved:
             self.unit.helper("set_buffer")
             self.out(f'{target} = set_buffer(*this, "{name}", {self.code(value)});')
@@ -1664,7 +1664,7 @@ class Statements:
         return name, bindings
 
     def iterate_range(self, arguments, target, loop):
-        texts = [self.code(argument) for argument in arguments]
+        texts = [self.bound(argument) for argument in arguments]
         low, high = ("0", texts[0]) if len(texts) == 1 else texts[:2]
         name, bindings = self.counter_of(target, loop)
         step = self.constant(arguments[2]) if len(arguments) > 2 else 1

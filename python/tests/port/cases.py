@@ -207,6 +207,8 @@ CLASSES = [
     idiom("OwnLists", "8", "randn(B, T, 8)"),
     idiom("ChosenExperts", "8", "randn(B, T, 8)"),
     idiom("SeededBuckets", "8", "randn(B, T, 8)"),
+    idiom("Stages", "8", "randn(B, 2 * T, 8)"),
+    idiom("FrozenTable", "8, 2, 8", "randn(B, T, 8), arange(B) + 1"),
     idiom("AsksForMore", "8", "randn(B, T, 8)", "randn(B, T, 8), more=True"),
     idiom("Batch", "20, 16", "SimpleNamespace(ids=randint(1, 20, (B, T)), mask=ones(B, T))"),
 ]

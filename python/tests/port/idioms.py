@@ -1537,3 +1537,66 @@ class AsksForMore(nn.Module):
         z, size = with_norm(y, more=True)
         z = times * z + size
         return (z, parts[0]) if more else z
+
+
+class HalvesTokens(nn.Module):
+    def __init__(self, dim, norm=nn.LayerNorm):
+        super().__init__()
+        self.norm, self.reduction = norm(2 * dim), nn.Linear(2 * dim, 2 * dim)
+
+    def forward(self, x):
+        return self.reduction(self.norm(torch.cat([x[:, 0::2], x[:, 1::2]], -1)))
+
+
+class Stage(nn.Module):
+    """A layer, and another behind it where a class is given."""
+
+    def __init__(self, dim, merge=None, norm=nn.LayerNorm):
+        super().__init__()
+        self.layer = nn.Linear(dim, dim)
+        if merge is not None:
+            self.merge = merge(dim, norm=norm)
+        else:
+            self.merge = None
+
+    def forward(self, x):
+        x = self.layer(x)
+        if self.merge is not None:
+            x = self.merge(x)
+        return x
+
+
+class Stages(nn.Module):
+    def __init__(self, dim, count=2):
+        super().__init__()
+        self.stages = nn.ModuleList()
+        for n in range(count):
+            self.stages.append(Stage(dim * 2**n, merge=HalvesTokens if n < count - 1 else None))
+        self.last = Stage(dim * 2 ** (count - 1))
+
+    def forward(self, x):
+        for stage in self.stages:
+            x = stage(x)
+        return self.last(x)
+
+
+class FrozenTable(nn.Module):
+    """Parameters without gradients, counters that end at a tensor, functools.partial within map, a word within another."""
+
+    def __init__(self, dim, *shape, norm="LayerNorm"):
+        super().__init__()
+        self.shape, self.dim = shape, dim
+        self.places = nn.Embedding(10, dim)
+        self.places.weight = nn.Parameter(torch.linspace(-1.0, 1.0, 10 * dim).view(10, dim), requires_grad=False)
+        self.gain = nn.Parameter(torch.full((dim,), 0.5), False)
+        if "layer" in norm.lower():
+            self.norm = nn.LayerNorm(dim)
+
+    def forward(self, x, lengths):
+        at = torch.zeros(x.shape[:2], dtype=torch.long)
+        for row, length in enumerate(lengths):
+            for place in range(1, length + 1):
+                at[row, place - 1] = place
+        y = self.norm(x + self.gain * self.places(at))
+        a, b = map(functools.partial(torch.cat, dim=-1), ((x, y), (y, x)))
+        return (a * b).unflatten(-1, self.shape)
