@@ -90,7 +90,7 @@ class Translator(Expressions, Statements):
         self.commented = (body[0].end_lineno if document is not None else max([function.lineno, *(a.end_lineno for a in ast.walk(function.args) if hasattr(a, "end_lineno"))]))
         arguments = function.args
         self.local_names = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        self.local_names |= {a.arg for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg] if a} - {"self"}
+        self.local_names |= {a.arg for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg] if a} - {"self"}
         self.has_lambda = any(isinstance(n, ast.Lambda | ast.FunctionDef) and n is not function for n in ast.walk(function))
         if nested is not None:
             self.locals.update(nested.locals)
@@ -430,7 +430,7 @@ class Translator(Expressions, Statements):
             isinstance(n, ast.Starred) and getattr(n.value, "id", "") == star for n in ast.walk(tree)):
             return self.handed_on(tree, body, path, node)
         name = self.unit.function(target, node)
-        return f"{name}({', '.join(self.bind(target, node))})"
+        return self.first_of(target, f"{name}({', '.join(self.bind(target, node))})", node)
 
     def inlined(self, target, tree, body, path, node):
         given = dict(zip([a.arg for a in tree.args.args], self.starless(node.args), strict=False)) | {k.arg: k.value for k in node.keywords}

@@ -1562,7 +1562,7 @@ class Expressions:
         if definition is not None and isinstance(definition[1], ast.Lambda):
             return self.inlined(target, definition[1], [ast.copy_location(ast.Return(definition[1].body), node)], definition[0], node)
         if definition is not None:
-            return self.checkpointed(definition[1], node) or self.first_of(target, self.call_function(target, definition, node), node)
+            return self.checkpointed(definition[1], node) or self.call_function(target, definition, node)
         if name == "cast" and module == "typing":
             return self.code(node.args[1])
         if name == "deepcopy" and module == "copy":

@@ -975,6 +975,7 @@ class Statements:
         code = self.code(value)
         if isinstance(value, ast.Name) and isinstance(self.locals.get(value.id), Optional):
             code = f"*{code}"
+        code = cpp_type(kind, node) + code if code.startswith("{") else code
         plain = all(isinstance(item, ast.Name) for item in items)
         kinds_ok = all(not isinstance(k, Many) and k is not None for k in kind.items)
         declared = [isinstance(item, ast.Name) and self.locals.get(item.id) not in (None, kinds.NONE) for item in items]

@@ -1518,6 +1518,10 @@ def with_norm(x, more=False):
     return x / size
 
 
+def squared(x, more=False):
+    return (x * x, x) if more else x * x
+
+
 class AsksForMore(nn.Module):
     """One result, or several where the caller asks for them."""
 
@@ -1535,7 +1539,8 @@ class AsksForMore(nn.Module):
         h = with_norm(self.both(x))
         y, parts, times = self.both(h, True)
         z, size = with_norm(y, more=True)
-        z = times * z + size
+        square, same = squared(z, True)
+        z = times * same + size + squared(square)
         return (z, parts[0]) if more else z
 
 
