@@ -2235,26 +2235,24 @@ class Expressions:
             each.uid = entry.uid = -next(self.unit.counter)
             kind = self.element_kind(self.kind(items), 0)
             self.substitute(entry, f"{each.id}[{self.code(function.body.slice)}]", kind.items[0])
-        if isinstance(function, ast.Call) and self.static(function.func) is functools.partial and len(node.args) == 2:
-            each = ast.copy_location(ast.Name(self.fresh("each"), ast.Load()), node)
-            call = ast.copy_location(ast.Call(function.args[0], [*function.args[1:], each], function.keywords), node)
-            each.uid, call.uid = -next(self.unit.counter), -next(self.unit.counter)
-            item, kind = self.mapped_kind(function.args[0], items), self.element_kind(self.kind(items), 0)
-            if isinstance(kind, Tuple) and kinds.is_tensors(kind):
-                parts = ", ".join(f"std::get<{n}>({each.id})" for n in range(len(kind.items)))
-                self.substitute(each, f"std::vector<torch::Tensor>{{{parts}}}", List(kind.items[0], len(kind.items)))
-            targets, body = [ast.Name(each.id, ast.Store())], call
-        elif not isinstance(function, ast.Lambda | ast.Name | ast.Attribute):
+        partial, before, keywords = isinstance(function, ast.Call) and self.static(function.func) is functools.partial, [], []
+        if partial:
+            (function, *before), keywords = function.args, function.keywords
+        if not isinstance(function, ast.Name | ast.Attribute) and (partial or not isinstance(function, ast.Lambda)):
             raise Refusal("map of a function that is made there; write a comprehension", node)
-        elif isinstance(function, ast.Lambda):
+        if isinstance(function, ast.Lambda):
             targets, body = [ast.Name(a.arg, ast.Store()) for a in function.args.args], function.body
             item = self.unit.recorder.kind(body, self.owners) or self.kind(body)
         else:
             targets = [ast.Name(self.fresh("each"), ast.Store()) for _ in node.args[1:]]
-            body = ast.copy_location(ast.Call(function, [ast.copy_location(ast.Name(target.id, ast.Load()), node) for target in targets], []), node)
-            for part in (body, *body.args):
+            given = [ast.copy_location(ast.Name(target.id, ast.Load()), node) for target in targets]
+            body = ast.copy_location(ast.Call(function, [*before, *given], keywords), node)
+            for part in (body, *given):
                 part.uid = -next(self.unit.counter)
-            item = self.mapped_kind(function, items)
+            item, kind = self.mapped_kind(function, items), self.element_kind(self.kind(items), 0)
+            if partial and len(given) == 1 and isinstance(kind, Tuple) and kinds.is_tensors(kind):
+                parts = ", ".join(f"std::get<{n}>({given[0].id})" for n in range(len(kind.items)))
+                self.substitute(given[0], f"std::vector<torch::Tensor>{{{parts}}}", List(kind.items[0], len(kind.items)))
         target = targets[0]
         if len(targets) > 1:
             items = ast.copy_location(ast.Call(ast.Name("zip", ast.Load()), node.args[1:], []), node)
