@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import attentive
+from attentive._port import case as recorded_case
 from attentive._port import cli, load, port
 from attentive._port.kinds import Refusal
 from attentive._port.options import Options
@@ -121,6 +122,16 @@ def test_class_is_refused_by_name(case):
     assert "\n" not in message
     for fragment in (case.file, case.place, *case.names):
         assert fragment in message
+
+
+def test_two_runs_may_round_differently():
+    large = torch.tensor([300.0, 1e-4, float("nan"), float("-inf")])
+    assert recorded_case._same(large, large + 1e-3)  # relative to the largest number
+    assert not recorded_case._same(large, large + 1e-2)
+    assert not recorded_case._same(large, large.nan_to_num())
+    assert not recorded_case._same(torch.tensor([3]), torch.tensor([4]))
+    assert not recorded_case._same(large, large[:3])
+    assert recorded_case._same(large.bfloat16(), (large * 1.01).bfloat16())
 
 
 @pytest.mark.parametrize("name", ["EncoderLayer_pre", "SmallGPT"])
