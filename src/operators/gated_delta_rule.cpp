@@ -90,9 +90,9 @@ void delta_backward(const c10::OperatorHandle& /*op*/, Stack* stack) {
   auto [x, numbers] = read_delta_call(*stack);
   const Inside inside;
   const auto rule = checked_delta_rule(kGatedDeltaRule, x, numbers);
-  const auto found = [&, &x = x] {
+  const auto found = [&, &tensors = x] {
     const WithAutograd with_autograd;
-    return kernels::delta_rule_gradients(rule, x, read_incoming(*stack), kWithGraph);
+    return kernels::delta_rule_gradients(rule, tensors, read_incoming(*stack), kWithGraph);
   }();
   torch::jit::drop(*stack, kDeltaArguments + 2);
   const auto all = all_of(x);

@@ -141,13 +141,13 @@ void write_checkpoint(const std::filesystem::path& folder, const Checkpoint& che
   for (const auto& [name, tensors] :
        {std::pair{kModelFile, &checkpoint.model}, {kOptimizer, &checkpoint.optimizer}}) {
     const auto path = folder / name;
-    files[name] = write_hashed(path, [&, &tensors = *tensors](const Sink& sink) {
-      write_safetensors("save_safetensors: " + path.string(), tensors, {}, sink);
+    files[name] = write_hashed(path, [&, &held = *tensors](const Sink& sink) {
+      write_safetensors("save_safetensors: " + path.string(), held, {}, sink);
     });
   }
   for (const auto& [name, text] : checkpoint.documents) {
     files[name] =
-        write_hashed(folder / name, [&text = text](const Sink& sink) { sink(text.data(), text.size()); });
+        write_hashed(folder / name, [&all = text](const Sink& sink) { sink(all.data(), all.size()); });
   }
   const nlohmann::json manifest{{"format", kFormat}, {"step", checkpoint.step}, {"files", files}};
   write_file(folder / kManifest, dump(manifest));

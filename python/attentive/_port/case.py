@@ -11,7 +11,7 @@ import torch
 from .attentive_case import save_safetensors
 from .kinds import Refusal, Tuple, promoted
 
-SEED, RUN_SEED, LIMIT, STEPS = 123, 7, 64 * 2**20, 20
+SEED, RUN_SEED, STEPS = 123, 7, 20
 OPTIMIZERS = {
     "AdamW": {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 1e-2, "amsgrad": False},
     "Adam": {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.0, "amsgrad": False},
@@ -44,11 +44,12 @@ def optimizer(spec):
     return name, {**OPTIMIZERS[name], **options}
 
 
-def write(path, make, calls, runs, unseeded=(), training=None):
+def write(path, make, calls, runs, unseeded=(), training=None, limit=64):
     """Writes the case of a module: `make()` builds it, `calls[run.call](module, *run.inputs)` is one run.
 
     Names of tensors: parameter.N and buffer.N are the first state, state.N a second name of a shared one; for each run
     R/input.I, R/output.I, R/grad.I of an input, R/grad.N of a parameter, and R/buffer.N where a call changed it.
+    `limit` is in MiB.
     """
     contents = {}
     first = _first_state(make, unseeded)
@@ -68,7 +69,7 @@ def write(path, make, calls, runs, unseeded=(), training=None):
         contents["train/losses"] = torch.tensor(losses(make, first, training), dtype=torch.float64)
         for at, tensor in enumerate(training.inputs):
             _put(contents, f"train/input.{at}", tensor)
-    _check_size(contents)
+    _check_size(contents, limit)
     lists = {"parameters": parameters, "buffers": buffers, "state": state}
     metadata = {key: "\n".join(names) for key, names in lists.items()}
     metadata.update(torch=torch.__version__, writer="attentive-port 1")
@@ -221,15 +222,15 @@ def _put(contents, name, tensor):
     contents[name] = tensor.clone(memory_format=torch.contiguous_format)
 
 
-def _check_size(contents):
+def _check_size(contents, limit):
     sizes = collections.Counter()
     for name, tensor in contents.items():
         run, _, rest = name.rpartition("/")
         kind = {"input": "inputs", "output": "outputs", "grad": "gradients"}.get(rest.split(".")[0], "buffers")
         sizes[f"{kind} of the runs" if run else "weights"] += tensor.numel() * tensor.element_size()
-    if sum(sizes.values()) > LIMIT:
+    if sum(sizes.values()) > limit * 2**20:
         parts = ", ".join(f"{what} {size / 2**20:.0f} MiB" for what, size in sizes.most_common(3))
         raise Refusal(
-            f"the case would hold {sum(sizes.values()) / 2**20:.0f} MiB, more than {LIMIT // 2**20} ({parts}); "
-            "make the module smaller in --args, or B and T with --size B=2,T=4"
+            f"the case would hold {sum(sizes.values()) / 2**20:.0f} MiB, more than {limit} ({parts}); "
+            "make the module smaller in --args, or B and T with --size B=2,T=4, or allow more with --limit"
         )

@@ -554,7 +554,7 @@ class ClassTranslation:
         constructor = self.constructor(name, dict(template))
         done = {}
         while True:
-            wanted = [m for m in self.unit.needed(self.cls) if m not in done and m in self.methods]
+            wanted = [m for m in self.unit.needed(self.cls) if m not in done and (m in self.methods or self.unit.overriding(self.cls, m))]
             if not wanted:
                 break
             for method in wanted:
@@ -615,9 +615,9 @@ class ClassTranslation:
                 for t in n.targets if isinstance(t, ast.Attribute)}
 
     def method(self, name):
-        tree = self.methods[name]
+        tree = self.methods.get(name)
         derived = self.unit.overriding(self.cls, name) if name != "forward" else []
-        if derived and not self.unit.recorder.called(tree):
+        if derived and not (tree and self.unit.recorder.called(tree)):
             owner = next(b for b in derived[0].__mro__ if name in vars(b))
             path, inner = self.unit.loaded.definition(vars(owner)[name])
             signature = self.unit.signature(inner, path, self.unit.translation(owner), None)
@@ -831,7 +831,7 @@ class Unit:
             self.emit_class(cls)
 
     def need_method(self, cls, name):
-        owner = next((b for b in cls.__mro__ if name in vars(b)), None)
+        owner = next((b for b in cls.__mro__ if name in vars(b)), cls if self.overriding(cls, name) else None)
         if owner is None or not is_own(owner):
             raise Refusal(f"{cls.__name__}.{name} is not defined in the class")
         self.needs.setdefault(owner, {})[name] = True
@@ -934,6 +934,19 @@ class Unit:
         nodes = (node for source in self.loaded.sources.values() for node in ast.walk(source.tree))
         return hasattr(cls, name) or any(f"self.{name}" in inspect.getsource(base) for base in cls.__mro__[:-1]) or any(
             getattr(n, "attr", None) == name and isinstance(n.ctx, ast.Load) or getattr(n, "value", None) == name for n in nodes)
+
+    def is_idle(self, name, among=()):
+        """Whether nothing that ran reads an attribute, except to set attributes that are idle as well."""
+        functions = [n for source in self.loaded.sources.values() for n in ast.walk(source.tree) if isinstance(n, ast.FunctionDef) and hasattr(n, "uid")]
+        for statement in (n for function in functions if self.recorder.called(function) for n in ast.walk(function) if isinstance(n, ast.stmt)):
+            nested = statement.body if hasattr(statement, "body") else []
+            parts = [n for part in ast.iter_child_nodes(statement) if part not in nested for n in ast.walk(part)] if nested else list(ast.walk(statement))
+            if not any(getattr(n, "attr", None) == name and isinstance(n.ctx, ast.Load) or getattr(n, "value", None) == name for n in parts):
+                continue
+            target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+            if not isinstance(target, ast.Attribute) or target.attr in (name, *among) or not self.is_idle(target.attr, (*among, name)):
+                return False
+        return True
 
     def is_stored(self, translation, name, where):
         return any(getattr(module, where).get(name) is not None for cls, found in self.instances.items() if issubclass(cls, translation.cls) for module in found.values())

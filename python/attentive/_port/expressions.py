@@ -126,7 +126,10 @@ class Expressions:
         return self.locals.get(node.id) if isinstance(node, ast.Name) else self.guess(node)
 
     def guess(self, node):
-        """A kind for code that was not wrapped: bodies of inlined functions."""
+        """A kind for code that was not wrapped: bodies of inlined functions, calls of a chosen class."""
+        made = self.static(node.func) if isinstance(node, ast.Call) and getattr(node, "uid", 0) < 0 else None
+        if inspect.isclass(made) and issubclass(made, nn.Module):
+            return self.unit.resolve(Module(made), lambda: [])
         if isinstance(node, ast.Compare | ast.BoolOp) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)):
             return kinds.BOOL
         if isinstance(node, ast.BinOp) and self.blind:
@@ -319,6 +322,9 @@ class Expressions:
         if name in self.locals or name in self.local_names:
             if self.locals.get(name, kinds.NONE) == kinds.NONE and self.kind(node) in (kinds.NONE, None):
                 return "{}"
+            if names.is_any_module(self.locals.get(name)) and isinstance(self.kind(node), Module) and self.kind(node).cls is not nn.Module:
+                access, cast = ("->", "as") if name in self.any_calls or names.holds_container(self.locals[name]) else (".", "ptr")
+                return f"{identifier(name)}{access}{'template ' if self.in_template else ''}{cast}<{names.implementation(self.kind(node))}>()"
             held = isinstance(self.locals.get(name), Optional) and (self.kind(node) in kinds.NUMBERS or isinstance(self.kind(node), Config))
             return f"{identifier(name)}.value()" if held else identifier(name)
         if name in self.globals or name in self.statics:
@@ -1037,6 +1043,10 @@ class Expressions:
             if isinstance(self.constant(index), int) and self.constant(index) < 0:
                 text = f"{self.code(value)}->size() - {-self.constant(index)}"
             return f"(*{self.code(value)})[{text}]"
+        if isinstance(index, ast.Slice) and isinstance(kind, Module) and kind.cls is nn.Sequential and index.step is None:
+            self.unit.helper("some_layers")
+            ends = (self.code(index.lower) if index.lower else "0", self.code(index.upper) if index.upper else f"{self.code(value)}->size()")
+            return f"some_layers(*{self.primary(value)}, {', '.join(ends)})"
         if isinstance(kind, Module) and list_of(kind).cls in (*_CONTAINERS, nn.ModuleDict):
             text = self.code(index)
             if self.constant(index) is not UNKNOWN and isinstance(self.constant(index), int) and self.constant(index) < 0:
@@ -1232,7 +1242,7 @@ class Expressions:
                     return self.written_out(*self.cls.lambdas[function.attr], node)
                 if self.unit.bound_method(self.cls, function.attr):
                     return self.own_method(self.unit.bound_method(self.cls, function.attr), node)
-                if inspect.getattr_static(self.cls.cls, function.attr, None) is not None:
+                if inspect.getattr_static(self.cls.cls, function.attr, None) is not None or self.unit.overriding(self.cls.cls, function.attr):
                     return self.own_method(function.attr, node)
             owner = self.kind(function.value)
             if isinstance(owner, Tensor):
@@ -1306,16 +1316,18 @@ class Expressions:
         owner = next((base for base in cls.__mro__ if name in vars(base)), None)
         if owner in _CONTAINERS:
             return self.module_method(node, Module(owner))
+        derived = self.unit.overriding(cls, name)
+        if owner is None and derived:
+            owner = cls  # only derived classes define it
         if owner is None or not is_own(owner):
             raise Refusal(f"self.{name}(...) of {owner.__name__ if owner else cls.__name__} has no translation", node)
-        derived = self.unit.overriding(cls, name)
         if derived and (self.constructor or name == "forward"):
             raise Refusal(f"the constructor of {cls.__name__} calls {name}, which {derived[0].__name__} overrides; in C++ it would not reach it: "
                           f"call it in {derived[0].__name__}'s constructor", node)
         self.unit.need_method(owner, name)
-        function = getattr(cls, name)
+        function = getattr(cls, name, None)
         definition = self.unit.loaded.definition(function)
-        if derived and definition and not self.unit.recorder.called(definition[1]):
+        if derived and not (definition and self.unit.recorder.called(definition[1])):
             function = getattr(derived[0], name)
         return self.first_of(function, f"{self.member(name)}({', '.join(self.bind(function, node))})", node)
 
@@ -1356,7 +1368,8 @@ class Expressions:
         if name == "insert" and kind.cls is nn.ModuleList:
             return f"{target}->insert({self.code(node.args[0])}, {self.local_copy(node.args[1], 'layer')}{'' if self.kind(node.args[1]) == Module(nn.Module) else '.ptr()'})"
         if name in ("append", "add_module") and kind.cls in (nn.ModuleList, nn.Sequential):
-            return f"{target}->push_back({', '.join(map(self.module_text, node.args))})"
+            any_class = kind.cls is nn.ModuleList and names.is_any_module(self.kind(node.args[0])) and not names.holds_container(self.kind(node.args[0]))
+            return f"{target}->push_back({', '.join(map(self.module_text, node.args))}{'.ptr()' if any_class else ''})"
         if name == "apply" and inspect.isfunction(self.static(node.args[0])):
             return self.apply_function(self.static(node.args[0]), self.referred(node.func.value), node)
         if name in ("parameters", "buffers", "modules", "children", "flatten_parameters"):
@@ -1694,7 +1707,11 @@ class Expressions:
         if len(names) < 2 or len(node.args) < 2 or not isinstance(node.args[1], ast.Tuple | ast.List) or f"{names[0]}(*{names[1]})" not in returned or not any(
             f".apply({names[0]}, " in text for text in returned):
             return None
-        if any(isinstance(m, nn.modules.dropout._DropoutNd) and m.p > 0 for m in self.unit.root.modules()):
+        flags = [function.args.args.index(a) for n in ast.walk(function) if isinstance(n, ast.If) for a in function.args.args if ast.unparse(n.test) == a.arg]
+        off = any(at < len(node.args) and (seen := self.values(node.args[at])) and not any(seen) for at in flags)
+        owner = node.args[0].value if isinstance(node.args[0], ast.Attribute) else None
+        reached = (owner is not None and self.modules(owner)) or [self.unit.root]
+        if not off and any(isinstance(m, nn.modules.dropout._DropoutNd) and m.p > 0 for module in reached for m in module.modules()):
             raise Refusal(f"`{ast.unparse(node.func)}` computes its function again in the backward pass, with other dropout; turn it off, or dropout", node)
         return self.call_directly(node, node.args[1].elts)
 
@@ -2001,12 +2018,8 @@ class Expressions:
 
     def push(self, name, node):
         """Puts one module into a list; of a choice between two classes each has a statement of its own."""
-        choice = self.choices.get(getattr(node.func, "id", None)) if isinstance(node, ast.Call) else None
-        if choice is not None:  # of two classes that a name stands for
-            node = ast.copy_location(ast.IfExp(choice.test, *(
-                ast.copy_location(ast.Call(part, node.args, node.keywords), node) for part in (choice.body, choice.orelse))), node)
-            for part in (node, node.body, node.orelse):
-                part.uid = -next(self.unit.counter)
+        choice = self.chosen_call(node)
+        node = choice or node
         if choice is not None or isinstance(node, ast.IfExp) and isinstance(merge([self.kind(node.body), self.kind(node.orelse)]), Many):
             self.out(f"if ({self.condition(node.test)}) {{")
             for part, end in ((node.body, "} else {"), (node.orelse, "}")):
@@ -2016,6 +2029,17 @@ class Expressions:
                 self.out(end)
         else:
             self.out(f"{name}->push_back({self.module_text(node)});")
+
+    def chosen_call(self, node):
+        """The call of a name that stands for one of two classes, as a choice between two calls; None for anything else."""
+        choice = self.choices.get(getattr(node.func, "id", None)) if isinstance(node, ast.Call) else None
+        if choice is None:
+            return None
+        calls = (ast.copy_location(ast.Call(part, node.args, node.keywords), node) for part in (choice.body, choice.orelse))
+        node = ast.copy_location(ast.IfExp(choice.test, *calls), node)
+        for part in (node, node.body, node.orelse):
+            part.uid = -next(self.unit.counter)
+        return node
 
     def parameter(self, node):
         """The text of an nn.Parameter, or of one of an expression."""
@@ -2106,8 +2130,12 @@ class Expressions:
         self.unit.struct(kind)
         if own and self.path != DRIVER:
             return f"{self.unit.function(cls.__init__, node, kind)}({', '.join(self.bind(cls.__init__, node))})"
-        if not plain:
+        finish = self.unit.loaded.definition(getattr(cls, "__post_init__", None))
+        computes = finish and any(isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store) for n in ast.walk(finish[1]))
+        if not plain or computes and self.path == DRIVER:
             return f"{kind.name}{{}}"  # of the command line: its values are the defaults
+        if computes:
+            raise Refusal(f"{cls.__name__}(...) computes fields in __post_init__; make it a function that returns them, or hand the object over", node)
         given = {keyword.arg: keyword.value for keyword in node.keywords}
         order = list(kind.fields())
         given.update(zip(order, self.starless(node.args), strict=False))

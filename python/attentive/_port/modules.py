@@ -36,7 +36,7 @@ _ONE_TENSOR = {
     "UpsamplingNearest2d", "UpsamplingBilinear2d", "Hardswish", "Hardsigmoid", "ChannelShuffle", "CircularPad1d", "CircularPad2d", "CircularPad3d",
     *_CONVOLUTIONS, *_PADS, *_POOLS, *_NORMS, *_ACTIVATIONS,
 }  # fmt: skip
-_KNOWN = {*_ONE_TENSOR, *_COMPAT, *_LOSSES, *_SIGNATURES, *_CELLS, "Bilinear", "EmbeddingBag", "CosineSimilarity", "PairwiseDistance"}
+_KNOWN = {*_ONE_TENSOR, *_COMPAT, *_LOSSES, *_SIGNATURES, *_CELLS, *(f"MaxUnpool{d}" for d in _DIMENSIONS), "Bilinear", "EmbeddingBag", "CosineSimilarity", "PairwiseDistance"}
 _DRAWING = {"Linear", "Bilinear", "Embedding", "EmbeddingBag", *_CONVOLUTIONS, *_SIGNATURES, *_CELLS, *_COMPAT}
 _PLAIN = {"Linear", "Embedding", "Dropout", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout", "Softmax", "LogSoftmax", "Softmin",
           "GLU", "PixelShuffle", "PixelUnshuffle", "Bilinear", "LSTM", "GRU", "RNN", "GroupNorm", *_CELLS, *_NORMS[:6]}  # fmt: skip

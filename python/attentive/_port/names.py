@@ -123,7 +123,7 @@ def cpp_type(kind: Kind | None, node=None):
         return f"std::map<{cpp_type(kind.key, node)}, {cpp_type(kind.item, node)}>"
     if isinstance(kind, Config):
         return kind.name
-    if isinstance(kind, Many) and all(isinstance(item, Module) for item in kind.kinds):
+    if is_any_module(kind):
         return "std::shared_ptr<torch::nn::Module>" if holds_container(kind) else "torch::nn::AnyModule"
     raise Refusal(f"no one C++ type holds {describe(kind)}", node)
 
@@ -144,6 +144,11 @@ def is_setting(kind):
     """Whether it is an object that C++ has no use for, such as a choice of backends or a logger, or a list of them."""
     inner = kind.item if isinstance(kind, List) else kind
     return isinstance(inner, Config) and type(inner.value).__module__.split(".")[0] in ("torch", "logging")
+
+
+def is_any_module(kind):
+    """Whether it is modules of several classes."""
+    return isinstance(kind, Many) and all(isinstance(item, Module) for item in kind.kinds)
 
 
 def holds_container(kind):

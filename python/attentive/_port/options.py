@@ -21,6 +21,7 @@ class Options:
     train: str | None = None
     loss: str | None = None
     clip: float | None = None
+    limit: int = 64  # of the case, in MiB
     command: str = ""  # as typed, for the README
 
 

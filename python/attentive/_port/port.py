@@ -217,7 +217,7 @@ def build(options, folder):
         training = case.Training(driver.loss, [t for t in runs[0].inputs], options.train, options.clip)
     if folder is not None:
         calls = [case.held(call, recorder.returns(tree)) for call, tree in zip(driver.calls, driver.trees[1:], strict=False)]
-        case.write(f"{folder}/case.safetensors", driver.make, calls, runs, translation.unseeded, training)
+        case.write(f"{folder}/case.safetensors", driver.make, calls, runs, translation.unseeded, training, options.limit)
         about = project.About(loaded.name(loaded.main), options.class_name, options.command, skipped(loaded), training)
         translation.files = project.write(folder, options.name, translation, runs, about)
     return translation

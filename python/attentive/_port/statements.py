@@ -267,7 +267,7 @@ class Statements:
                 found += [self.unit.recorder.kind(n, self.owners) for n in ast.walk(self.function) if isinstance(n, ast.Name) and n.id == name]
         if any(isinstance(kind, Tensor) for kind in found) and any(kind in kinds.NUMBERS for kind in found):
             found = [kind for kind in found if kind not in kinds.NUMBERS]  # numbers become tensors of no dimension
-        if any(isinstance(kind, List) and kind.item is None or kind == Tuple() for kind in found):
+        if any(isinstance(kind, List) and (kind.item is None or isinstance(kind.item, Module)) or kind == Tuple() for kind in found):
             found = [self.unit.recorder.kind(n, self.owners) for n in ast.walk(self.function) if isinstance(n, ast.Name) and n.id == name] + found
         whole = merge(found)
         if isinstance(whole, Optional) and not self.blind:  # None until it is set, and never read before
@@ -719,12 +719,12 @@ class Statements:
             self.declare(identifier(name), "{}", kind, node, True) if name not in self.locals else self.out(f"{identifier(name)}.clear();")
             self.locals[name] = kind
             return
-        if isinstance(value, ast.List) and isinstance(kind, List) and isinstance(kind.item, Module) and name not in self.locals:
+        if isinstance(value, ast.List) and isinstance(kind, List) and isinstance(kind.item, Module):
             later = [self.unit.recorder.kind(n, self.owners) for n in ast.walk(self.function) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
             whole = merge([kind, *later])
             if isinstance(whole, List) and isinstance(whole.item, Many):  # modules of other classes follow
+                self.out(f"{identifier(name)}.clear();" if name in self.locals else f"std::vector<torch::nn::AnyModule> {identifier(name)};")
                 self.locals[name] = whole
-                self.out(f"std::vector<torch::nn::AnyModule> {identifier(name)};")
                 for item in value.elts:
                     self.out(f"{identifier(name)}.push_back({self.typed_branch(item, whole.item)});")
                 return
@@ -822,6 +822,12 @@ class Statements:
             if target.id != "_":
                 self.store_name(target.id, code, kind, node)
         elif isinstance(target, ast.Attribute) and self.is_self(target.value):
+            whole = self.unit.attribute_kind(self.cls, target.attr)
+            if isinstance(kind, Module) and names.is_any_module(whole) and not names.holds_container(whole):
+                self.cls.set(target.attr, whole)
+                self.out(f"{self.member(target.attr)} = {code};")
+                self.out(f'{self.registers(target.attr)}("{target.attr}", {self.member(target.attr)}.ptr());')
+                return
             self.cls.set(target.attr, kind)
             if isinstance(kind, Module):
                 code = f'{self.registers(target.attr)}("{target.attr}", {code})'
@@ -853,9 +859,13 @@ class Statements:
             return
         self.inline.pop(name, None)
         held = self.locals.get(name)
+        if isinstance(node, ast.Assign) and (seen := self.unit.recorder.kind(node.value, self.owners)) != kinds.promoted(seen):
+            self.promoted.add(name)
         if kind in kinds.NUMBERS and isinstance(whole := self.assigned_kind(name) if held is None else held, Tensor):
             code, kind = self.held(code, kind, whole), Tensor("?", 0)
             self.promoted.add(name)
+        if names.is_any_module(held) and isinstance(kind, Module):
+            code, kind = f"{code}.ptr()" if names.holds_container(held) else f"torch::nn::AnyModule({code})", held
         if held is not None and held != kinds.NONE:
             if cpp_type(held, node) == cpp_type(kind, node) or (held == kinds.FLOAT and kind == kinds.INT) or isinstance(held, Optional):
                 self.out(f"{self.renamed.get(name, identifier(name))} = {code};")
@@ -913,6 +923,7 @@ class Statements:
         code = self.code(value)
         if isinstance(kind, Tensor):
             code = f"{primary(code)}.unbind(0)"
+        code = cpp_type(kind, node) + code if code.startswith("{") else code  # of an inlined function
         name = code if code.isidentifier() else self.fresh("parts")
         if name != code:
             self.out(f"const auto {name} = {code};")
@@ -1008,7 +1019,14 @@ class Statements:
         if isinstance(value, ast.Lambda) and self.kind(value) == kinds.CALLABLE:
             self.keep_lambda(name, value, node)
         elif not names.is_setting(self.kind(value)):
-            self.store_member(name, value, node)
+            written = len(self.lines)
+            try:
+                self.store_member(name, value, node)
+            except Refusal:
+                if not self.constructor or isinstance(self.kind(value), Module | Tensor) or self.draws(value) or not self.unit.is_idle(name):
+                    raise
+                del self.lines[written:]
+                self.note_left_out(node, "which nothing reads")
             if isinstance(value, ast.Name) and isinstance(self.kind(value), List) and value.id in self.locals and self.changes(value.id):
                 self.renamed[value.id] = self.member(name)  # another name of the member's list
 
@@ -1027,6 +1045,7 @@ class Statements:
 
     def store_member(self, name, value, node):
         kind, recorder = self.kind(value), self.cls
+        value = self.chosen_call(value) or value
         if isinstance(value, ast.IfExp) and isinstance(merge([kind, self.unit.attribute_kind(recorder, name)]), Module | Many):
             self.if_member(name, value, node)
             return
@@ -1252,6 +1271,15 @@ class Statements:
         self.statements(body)
         self.depth -= 1
 
+    def class_choice(self, node):
+        """The choice between two classes that the branches of an if give to one name; None for anything else."""
+        parts = [branch[0] for branch in (node.body, node.orelse) if len(branch) == 1 and isinstance(branch[0], ast.Assign)]
+        if len(parts) != 2 or len({ast.unparse(part.targets[0]) for part in parts}) > 1 or not isinstance(parts[0].targets[0], ast.Name):
+            return None
+        if not all(inspect.isclass(self.static(part.value)) for part in parts) or not (self.ran(node, "body") and self.ran(node, "orelse")):
+            return None
+        return ast.copy_location(ast.IfExp(node.test, *(part.value for part in parts)), node)
+
     def statement_If(self, node):
         if self.type_switch(node):
             return
@@ -1262,6 +1290,10 @@ class Statements:
             if left and not self.ran(node, "orelse" if test == "true" else "body"):
                 self.unit.never(self.path, left[0].lineno)
             self.statements(node.body if test == "true" else node.orelse)
+            self.commented = max(self.commented, node.end_lineno)
+            return
+        if (choice := self.class_choice(node)) is not None:
+            self.choices[node.body[0].targets[0].id] = choice
             self.commented = max(self.commented, node.end_lineno)
             return
         first = node.body[0]
@@ -1445,7 +1477,9 @@ class Statements:
             isinstance(self.kind(item), Module) or self.kind(item) == kinds.STR for item in node.iter.elts):
             self.unroll(node)
             return
-        if isinstance(node.target, ast.Name) and self.listed(node.iter) == Module(nn.ModuleList) and not isinstance(
+        tested = any(getattr(getattr(n, "func", None), "id", "") == "isinstance" for n in ast.walk(node))
+        containers = (nn.ModuleList, nn.Sequential) if tested else (nn.ModuleList,)
+        if isinstance(node.target, ast.Name) and self.listed(node.iter) in map(Module, containers) and not isinstance(
             node.iter, ast.Subscript) and isinstance(self.child_kind(node.iter, node), Many):
             self.loop_by_class(node)
             return
@@ -1460,8 +1494,9 @@ class Statements:
             self.statements(body)
 
     def loop_by_class(self, node):
-        """A loop over a ModuleList of several classes: the body once for each."""
+        """A loop over a ModuleList or Sequential of several classes: the body once for each."""
         whole, name, commented = self.fresh("child"), node.target.id, self.commented
+        child = f"{whole}.ptr()" if self.listed(node.iter).cls is nn.Sequential else whole
         self.out(f"for (const auto& {whole} : *{self.code(node.iter)}) {{")
         self.depth += 1
         for at, kind in enumerate(self.child_kind(node.iter, node).kinds):
@@ -1469,7 +1504,7 @@ class Statements:
             saved = dict(self.locals), dict(self.narrowed)
             self.narrowed[name], self.locals[name] = kind, kind
             self.pointers.add(identifier(name))
-            self.out(f"{'} else ' if at else ''}if (auto* {identifier(name)} = {whole}->{'template ' if self.in_template else ''}as<{names.implementation(kind)}>()) {{")
+            self.out(f"{'} else ' if at else ''}if (auto* {identifier(name)} = {child}->{'template ' if self.in_template else ''}as<{names.implementation(kind)}>()) {{")
             self.block(node.body)
             self.locals, self.narrowed = saved
         self.out("}")
@@ -1769,7 +1804,7 @@ class Statements:
         return f"for (const auto& {whole} : *{code})", [lambda: self.bind_module(target, whole + pointer, kind, node)]
 
     def bind_module(self, target, code, kind, node):
-        if isinstance(kind, Many) and all(isinstance(k, Module) for k in kind.kinds) and isinstance(target, ast.Name):
+        if names.is_any_module(kind) and isinstance(target, ast.Name):
             self.out(f"const auto {identifier(target.id)} = {code};", declares=identifier(target.id))
             self.locals[target.id] = kind
             self.any_calls.add(target.id)

@@ -205,6 +205,14 @@ inline torch::Tensor parameter_named(const torch::nn::Module& module, const std:
 inline torch::Tensor through(torch::nn::Sequential& layers, const torch::Tensor& x) {
   return layers->is_empty() ? x : layers->forward(x);
 }""",
+    "some_layers": """/// Python's layers[begin:end] of an nn.Sequential: the same layers.
+inline torch::nn::Sequential some_layers(torch::nn::SequentialImpl& layers, int64_t begin, int64_t end) {
+  const auto size = static_cast<int64_t>(layers.size());
+  const auto within = [&](int64_t n) { return std::clamp<int64_t>(n < 0 ? n + size : n, 0, size); };
+  torch::nn::Sequential some;
+  for (int64_t n = within(begin); n < within(end); ++n) some->push_back(*(layers.begin() + n));
+  return some;
+}""",
     "as_layer": """/// An nn.Sequential as a layer of another one, which C++'s own class cannot be.
 class NestedSequentialImpl : public torch::nn::SequentialImpl {
  public:

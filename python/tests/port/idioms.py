@@ -1605,3 +1605,204 @@ class FrozenTable(nn.Module):
         y = self.norm(x + self.gain * self.places(at))
         a, b = map(functools.partial(torch.cat, dim=-1), ((x, y), (y, x)))
         return (a * b).unflatten(-1, self.shape)
+
+
+class Widened(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.project = nn.Linear(width, 2 * width)
+
+    def forward(self, x):
+        return self.project(x).chunk(2, -1)[0].tanh()
+
+
+class OneNameTwoClasses(nn.Module):
+    """A local name that holds modules of two classes, a list that takes both."""
+
+    def __init__(self, width, count):
+        super().__init__()
+        self.stages = nn.ModuleList()
+        for at in range(count):
+            if at == 0:
+                stage = nn.Linear(width, width)
+            else:
+                stage = Widened(width)
+            self.stages.append(stage)
+        layers = []
+        for at in range(2):
+            layer = Widened(width) if at else nn.LayerNorm(width)
+            layers.append(layer)
+        self.body = nn.Sequential(*layers)
+        tops = [Widened(width)]
+        for at in range(2):
+            top = nn.GELU() if at else Widened(width)
+            tops.append(top)
+        self.tops = nn.ModuleList(tops)
+        self.pairs = nn.ModuleList()
+        for at in range(2):
+            pair = [Widened(width)]
+            if at > 0:
+                pair.append(nn.Linear(width, width))
+            self.pairs.append(nn.Sequential(*pair))
+        for at in range(1):
+            pair = [Widened(width)]
+            pair.append(nn.Linear(width, width))
+            self.pairs.append(nn.Sequential(*pair))
+
+    def forward(self, x):
+        for at, stage in enumerate(self.stages):
+            if at == 0:
+                x = stage(x)
+            else:
+                x = x + stage(x)
+        for top in self.tops:
+            x = top(x)
+        for pair in self.pairs:
+            x = pair(x)
+        return self.body(x)
+
+
+class Timed(nn.Module):
+    def __init__(self, width, change=None):
+        super().__init__()
+        self.project = nn.Linear(width, width)
+        self.drop = nn.Dropout(0.1)
+        self.front = nn.Sequential(nn.LayerNorm(width), nn.Tanh(), nn.Linear(width, width))
+        if change == "wide":
+            self.change = nn.Linear(width, width)
+            self.skip = nn.Linear(width, width)
+        else:
+            self.change = self.skip = nn.Identity()
+        self.again = False
+
+    def forward(self, x, time):
+        return computed_again(self.step, (x, time), self.again)
+
+    def step(self, x, time):
+        early, late = self.front[:-1], self.front[-1]
+        x = self.skip(x) + late(self.change(early(x)))
+        return x + self.drop(self.project(x) * time[:, None, None])
+
+
+class RunAgain(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, function, length, *inputs):
+        return function(*inputs)
+
+
+def computed_again(function, inputs, flag):
+    if flag:
+        return RunAgain.apply(function, len(inputs), *inputs)
+    else:
+        return function(*inputs)
+
+
+class TimedLayers(nn.Sequential):
+    """Hands the time to the layers that take it."""
+
+    def forward(self, x, time):
+        for layer in self:
+            if isinstance(layer, Timed):
+                x = layer(x, time)
+            else:
+                x = layer(x)
+        return x
+
+
+class ByTime(nn.Module):
+    """A class chosen in a branch, a layer under two names, some layers of a list, a checkpoint that is off."""
+
+    def __init__(self, width, smooth):
+        super().__init__()
+        if smooth:
+            activation = nn.GELU
+        else:
+            activation = nn.ReLU
+        self.layers = TimedLayers(Timed(width), nn.Linear(width, width), activation(), Timed(width, "wide"))
+        self.last = activation()
+
+    def forward(self, x, time):
+        return self.last(self.layers(x, time))
+
+
+class BothSmooth(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.rough, self.smooth = ByTime(width, False), ByTime(width, True)
+
+    def forward(self, x, time):
+        return self.smooth(self.rough(x, time), time)
+
+
+def twice(size):
+    return size if isinstance(size, tuple) else (size, size)
+
+
+class Steps(nn.Module):
+    """Calls a method that only derived classes have; members that nothing reads, and that C++ could not hold."""
+
+    def __init__(self, words, width):
+        super().__init__()
+        self.words = dict(enumerate(words))
+        self.places = {word: place for place, word in self.words.items()}
+        self.weight = nn.Linear(width, width)
+        rows, columns = twice(width)
+        self.scale = rows / columns / 2
+
+    def forward(self, x):
+        return self.scale * self.step(self.weight(x))
+
+
+class PoolingSteps(Steps):
+    """Sums that begin with a number where a branch is missing, and a pool that is undone."""
+
+    def __init__(self, words, width, skip=True):
+        super().__init__(words, width)
+        self.skip = nn.Linear(width, width) if skip else None
+        self.pool = nn.MaxPool1d(2, return_indices=True)
+        self.unpool = nn.MaxUnpool1d(2)
+
+    def step(self, x):
+        small, found = self.pool(x)
+        kept = self.unpool(small, found, output_size=x.size())
+        skipped = 0
+        if self.skip is not None:
+            skipped = self.skip(x)
+        other = 0
+        if self.training:
+            other = x * 0.5
+        out = skipped + other
+        for at in range(2):
+            out += kept * at
+        return out
+
+
+class TwoPools(nn.Module):
+    def __init__(self, words, width):
+        super().__init__()
+        self.first, self.second = PoolingSteps(words, width), PoolingSteps(words, width, skip=False)
+
+    def forward(self, x):
+        return self.first(x) + self.second(x)
+
+
+@dataclass
+class Rounded:
+    words: int
+    width: int = 8
+
+    def __post_init__(self):
+        self.inner = 2 * self.width
+        if self.words % 8 != 0:
+            self.words += 8 - self.words % 8
+
+
+class RoundedTable(nn.Module):
+    """A config that changes what it was given."""
+
+    def __init__(self, config: Rounded):
+        super().__init__()
+        self.table = nn.Embedding(config.words, config.inner)
+
+    def forward(self, ids):
+        return self.table(ids)
