@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from . import attend, kinds, modules, names, schema
-from .expressions import Expressions, is_none
+from .expressions import Expressions, is_none, super_call
 from .kinds import UNKNOWN, Class, Config, Function, List, Many, Module, Optional, Refusal, Size, Tensor, Tuple, is_own, kind_of, merge, primary
 from .names import cpp_type, identifier
 from .statements import Statements, changed_names
@@ -305,10 +305,17 @@ class Translator(Expressions, Statements):
             kind = next(p.kind for p in positional if p.name == tree.args.vararg.arg)
             self.substitute(packed, cpp_type(kind) + "{" + ", ".join(self.code(a) for a in arguments[before:]) + "}", kind)
             arguments = [*arguments[:before], packed]
-        for argument, parameter in zip(arguments, positional, strict=False):
-            given[parameter.name] = argument
         rest = []
         spread = [ast.keyword(name, value) for name, value in self.spread_keywords(node)]
+        if positional and positional[-1].kind == kinds.OPTIONS:
+            count, own = len(tree.args.args) - (cls is not None), {p.name for p in positional}
+            layer = modules.options(positional[-1].value, [self.operand(a) for a in arguments[count:]], {k.arg: self.operand(k.value) for k in spread if k.arg not in own})
+            packed = ast.copy_location(ast.List([], ast.Load()), node)
+            packed.uid = -next(self.unit.counter)
+            self.substitute(packed, layer, kinds.OPTIONS)
+            arguments, spread, given["options"] = arguments[:count], [k for k in spread if k.arg in own], packed
+        for argument, parameter in zip(arguments, positional, strict=False):
+            given[parameter.name] = argument
         for keyword in spread:
             if keyword.arg is None:
                 if self.is_rest(keyword.value):
@@ -542,7 +549,8 @@ class ClassTranslation:
         """Members that a base class of PyTorch sets."""
         if self.base is nn.Module or is_own(self.base):
             return set()
-        return set(re.findall(r"self\.(\w+) = ", inspect.getsource(self.base.__init__)))
+        bases = (base for base in self.base.__mro__ if issubclass(base, nn.Module) and base is not nn.Module and "__init__" in vars(base))
+        return {name for base in bases for name in re.findall(r"self\.(\w+) = ", inspect.getsource(base.__init__))}
 
     def text(self):
         """Head and body of the class."""
@@ -777,7 +785,7 @@ class Unit:
             raise Refusal(f"{type(module).__name__} has hooks; call what they do in forward", path="")
 
     def reset(self):
-        self.items, self.functions, self.structs = [], {}, {}
+        self.items, self.functions, self.structs, self.field_kinds = [], {}, {}, getattr(self, "field_kinds", {})
         self.left_out = set()  # (struct, field) of displays that do not name the field
         self.helpers, self.includes, self.includes_std = [], set(), set()
         self.notes, self.never_ran, self.recognised, self.composed = [], [], [], []
@@ -992,6 +1000,12 @@ class Unit:
         mutated = changed_names(tree) | {
             n.value.id for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store) and isinstance(n.value, ast.Name)}
         parameters = []
+        layer = self.options_of(tree, path, cls)
+        if layer is not None:
+            own = [self.parameter(a, tree, path, owners, defaults, a.arg in stored) for a in [*ordered, *arguments.kwonlyargs] if a.arg != first]
+            result = self.resolve(recorder.returns(tree, owners), lambda: [])
+            options = Parameter("options", kinds.OPTIONS, template=f"const {modules.holder(layer)}Options&", value=layer)
+            return Signature([*own, options], result, "void" if result in (None, kinds.NONE) else cpp_type(result, tree))
         inherited, given = self.inherited_arguments(tree, cls)
         if inherited is not None:
             own = [self.parameter(a, tree, path, owners, defaults, a.arg in stored) for a in [*ordered[1:], *arguments.kwonlyargs]]
@@ -1029,6 +1043,19 @@ class Unit:
         result = kinds.promoted(self.resolve(kinds.with_more(recorder.returns(tree, owners)), lambda: []))
         text = "void" if result in (None, kinds.NONE) else cpp_type(result, tree)
         return Signature(parameters, result, text)
+
+    def options_of(self, tree, path, cls):
+        """The layer of PyTorch to whose constructor a function hands its *args and **kwargs on, if it does nothing else with them."""
+        if None in (tree.args.vararg, tree.args.kwarg):
+            return None
+        words = tree.args.vararg.arg, tree.args.kwarg.arg
+        calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and list(map(ast.unparse, n.args)) == [f"*{words[0]}"]
+                 and [ast.unparse(k.value) for k in n.keywords if k.arg is None] == [words[1]]]
+        if len(calls) != 1 or sum(isinstance(n, ast.Name) and n.id in words for n in ast.walk(tree)) != 2:
+            return None
+        base = cls is not None and super_call(calls[0]) == "__init__" and tree.name == "__init__"
+        layer = cls.base if base else self.translator(tree, path, cls).static(calls[0].func)
+        return layer if inspect.isclass(layer) and modules.has_options(layer) else None
 
     def inherited_arguments(self, tree, cls):
         """Of a constructor that hands its *args and **kwargs on to the base's: the signature of that one, and the names that it gives itself."""
@@ -1173,15 +1200,15 @@ class Unit:
                 self.structs[kind.name] = Config(merged) if held.name == "Config" else held
 
     def struct_fields(self, kind):
-        """Fields of a config that have a C++ type: names with their values."""
+        """Fields of a config that have a C++ type: names with their kinds."""
         fields = {}
         for name, value in kind.fields().items():
-            field_kind = kind_of(value)
-            if value is None or isinstance(field_kind, Class | Function | Many | Module) or field_kind == kinds.CALLABLE or not str(name).isidentifier():
+            field_kind = self.field_kinds.get((kind.name, name)) or kind_of(value)
+            if field_kind == kinds.NONE or isinstance(field_kind, Class | Function | Many | Module) or field_kind == kinds.CALLABLE or not str(name).isidentifier():
                 continue
             if isinstance(field_kind, Config) and not field_kind.fields() or names.is_setting(field_kind):
                 continue
-            fields[name] = value
+            fields[name] = field_kind
         return fields
 
     def struct_lines(self):
@@ -1194,8 +1221,8 @@ class Unit:
             done.add(name)
             kind = self.structs[name]
             lines = []
-            for field, value in self.struct_fields(kind).items():
-                field_kind = kind_of(value)
+            for field, field_kind in self.struct_fields(kind).items():
+                value = kind.fields()[field]
                 if isinstance(field_kind, Config):
                     self.struct(field_kind)
                     emit(field_kind.name)
@@ -1206,7 +1233,7 @@ class Unit:
                 except Refusal:
                     continue
                 try:
-                    text = "{}" if isinstance(field_kind, Tensor) else schema.literal(value)
+                    text = "{}" if isinstance(field_kind, Tensor | Optional) else schema.literal(value)
                 except Refusal:
                     text = "{}"  # lists of tensors
                 bare = text == "{}" and (name, field) not in self.left_out

@@ -325,7 +325,7 @@ class Expressions:
             if names.is_any_module(self.locals.get(name)) and isinstance(self.kind(node), Module) and self.kind(node).cls is not nn.Module:
                 access, cast = ("->", "as") if name in self.any_calls or names.holds_container(self.locals[name]) else (".", "ptr")
                 return f"{identifier(name)}{access}{'template ' if self.in_template else ''}{cast}<{names.implementation(self.kind(node))}>()"
-            held = isinstance(self.locals.get(name), Optional) and (self.kind(node) in kinds.NUMBERS or isinstance(self.kind(node), Config))
+            held = isinstance(self.locals.get(name), Optional) and (self.kind(node) in kinds.NUMBERS or isinstance(self.kind(node), Config | List | Tuple))
             return f"{identifier(name)}.value()" if held else identifier(name)
         if name in self.globals or name in self.statics:
             value = self.static(node)
@@ -397,7 +397,7 @@ class Expressions:
                 if computed is None or self.unit.loaded.definition(computed) is None:
                     raise Refusal(f"`{ast.unparse(node)[:60]}` is computed by {kind.name}; make it a field", node)
                 return self.plain_method(computed, [node.value], node)
-            return f"{self.primary(node.value)}.{identifier(name)}"
+            return self.field(node, kind, name, self.primary(node.value))
         if isinstance(kind, Tuple) and name in ("values", "indices"):
             return f"std::get<{int(name == 'indices')}>({self.code(node.value)})"
         if kind == kinds.DTYPE and name == "is_floating_point":
@@ -457,6 +457,8 @@ class Expressions:
             return f"{target}->{names.member(name, self.unit.class_names)}"
         if kind.cls is nn.ModuleDict:
             return self.child(node.value, f'[{self.literal(name)}]', self.kind(node), node)
+        if kind.cls is nn.Sequential and isinstance(self.kind(node), Module):
+            return f"{target}->named_children()[{self.literal(name)}]->{'template ' if self.in_template else ''}as<{names.implementation(self.kind(node))}>()"
         if kind.cls is nn.Module and isinstance(self.kind(node), Module):
             return f"{target}->named_children()[{self.literal(name)}]" + ("" if self.kind(node).cls is nn.Module else f"->as<{names.implementation(self.kind(node))}>()")
         if kind.cls is nn.Module:
@@ -614,7 +616,16 @@ class Expressions:
         self.unit.struct(kind)
         fields = self.unit.struct_fields(self.unit.structs[kind.name])
         for name, value in given.items():
-            empty = isinstance(self.kind(value), Config) and not self.kind(value).fields()
+            given_kind = self.kind(value)
+            held = self.locals.get(value.id) if isinstance(value, ast.Name) else None
+            grown = isinstance(held, Optional | List) and isinstance(given_kind, Optional | Tuple)  # C++ may hold a tuple of tensors as a vector
+            given_kind = held if grown else given_kind
+            late = name in kind.fields() and name not in fields and kind.fields()[name] is None and isinstance(given_kind, Tensor | List | Tuple)
+            if grown or late or isinstance(given_kind, Optional):
+                cpp_type(given_kind, node)
+                self.unit.field_kinds[kind.name, name] = Optional(given_kind) if late and not isinstance(given_kind, Tensor) else given_kind
+                fields = self.unit.struct_fields(self.unit.structs[kind.name])
+            empty = isinstance(given_kind, Config) and not given_kind.fields()
             if name not in fields and self.kind(value) != kinds.NONE and not empty and not names.is_setting(self.kind(value)):
                 raise Refusal(f"`{ast.unparse(node)[:60]}`: {name}, {names.describe(self.kind(value))}, cannot be a field of a struct", node)
         parts = [f".{identifier(name)} = {self.code(given[name])}" for name in fields if name in given and self.kind(given[name]) != kinds.NONE]
@@ -629,7 +640,7 @@ class Expressions:
         for part in node.values:
             if isinstance(part, ast.Constant):
                 parts.append(f"std::string({self.literal(part.value)})")
-            elif part.format_spec is None and part.conversion == -1 and self.kind(part.value) in (kinds.INT, kinds.STR, None):
+            elif (part.format_spec is None or ast.unparse(part.format_spec) in ("f'd'", "'d'")) and part.conversion == -1 and self.kind(part.value) in (kinds.INT, kinds.STR, None):
                 kind = self.kind(part.value)
                 parts.append(self.code(part.value) if kind == kinds.STR else f"std::to_string({self.code(part.value)})")
             else:
@@ -806,8 +817,21 @@ class Expressions:
         wrapped = ast.Name | ast.Attribute | ast.BinOp | ast.Compare | ast.BoolOp | ast.UnaryOp | ast.Call | ast.Subscript | ast.IfExp
         return not self.blind and isinstance(node, wrapped) and node.uid not in self.substituted and self.unit.recorder.kind(node) is None
 
+    def and_or(self, node):
+        """`test and a or b`, with a module for a, as a choice; None for anything else."""
+        first = node.values[0] if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or) and len(node.values) == 2 else None
+        if not isinstance(first, ast.BoolOp) or not isinstance(first.op, ast.And) or not (isinstance(self.kind(first.values[-1]), Module) or self.kind(first.values[-1]) in kinds.NUMBERS):
+            return None
+        tests = first.values[:-1] if isinstance(self.kind(first.values[-1]), Module) else first.values
+        test = tests[0] if len(tests) == 1 else ast.copy_location(ast.BoolOp(ast.And(), tests), node)
+        chosen = ast.copy_location(ast.IfExp(test, first.values[-1], node.values[1]), node)
+        test.uid, chosen.uid = getattr(test, "uid", -next(self.unit.counter)), node.uid
+        return chosen
+
     def choice(self, node, conjunction):
         """`a or b` where a and b are no conditions."""
+        if (chosen := self.and_or(node)) is not None:
+            return self.code(chosen)
         if conjunction or len(node.values) != 2:
             raise Refusal(f"`{ast.unparse(node)[:60]}` is no condition; write an if", node)
         first, second = node.values
@@ -836,7 +860,7 @@ class Expressions:
             if None not in words and self.code(right).startswith('"'):
                 return "true" if (words[0] in words[1]) == isinstance(sign, ast.In) else "false"
             return f"{self.primary(right)}.find({self.code(left)}) {'!=' if isinstance(sign, ast.In) else '=='} std::string::npos"
-        if isinstance(sign, ast.In | ast.NotIn) and isinstance(right, ast.Tuple | ast.List | ast.Set) and kind in (kinds.INT, kinds.STR):
+        if isinstance(sign, ast.In | ast.NotIn) and isinstance(right, ast.Tuple | ast.List | ast.Set) and kind in (kinds.INT, kinds.STR, kinds.DTYPE):
             equal = isinstance(sign, ast.In)
             texts = [f"{self.primary(left)} {'==' if equal else '!='} {self.code(item)}" for item in right.elts]
             return "(" + (" || " if equal else " && ").join(texts) + ")"
@@ -855,6 +879,8 @@ class Expressions:
             return "true" if same == isinstance(sign, ast.Eq | ast.Is) else "false"
         if isinstance(sign, ast.Is | ast.IsNot) and isinstance(kind, Tensor) and isinstance(self.kind(right), Tensor):
             return f"{'' if isinstance(sign, ast.Is) else '!'}{self.primary(left)}.is_same({self.code(right)})"
+        if isinstance(sign, ast.Eq | ast.NotEq) and kind in (*kinds.NUMBERS, kinds.BOOL) and isinstance(self.constant(right), str):
+            return "false" if isinstance(sign, ast.Eq) else "true"  # a flag that may be a word in Python
         if type(sign) not in _COMPARISONS or isinstance(kind, Class | Function | Config | Module) or kind in (kinds.CALLABLE, None):
             known = self.always(node)
             if known is None:
@@ -1037,7 +1063,7 @@ class Expressions:
             return self.at(node, modules.construct, type(made[0]), [], {k: v for k, v in keywords.items() if k != "inplace"})
         if isinstance(kind, Config) and isinstance(word := self.word(index), str):
             self.unit.struct(kind)
-            return "{}" if self.kind(node) == kinds.NONE else f"{self.primary(value)}.{identifier(word)}"
+            return "{}" if self.kind(node) == kinds.NONE else self.field(node, kind, word, self.primary(value))
         if isinstance(kind, Module) and kind.cls in (nn.ParameterList, nn.ParameterDict):
             text = self.code(index)
             if isinstance(self.constant(index), int) and self.constant(index) < 0:
@@ -1064,11 +1090,16 @@ class Expressions:
             return f"std::string(1, item_at({self.as_vector(value)}, {self.code(index)}))"
         raise Refusal(f"`{ast.unparse(node)[:60]}`: {names.describe(kind)} cannot be indexed here", node)
 
+    def field(self, node, kind, name, owner):
+        """A field of a struct, which is there where `node` reads it."""
+        optional = isinstance(self.unit.field_kinds.get((kind.name, name)), Optional) and not isinstance(self.kind(node), Optional)
+        return f"{owner}.{identifier(name)}{'.value()' if optional else ''}"
+
     def entry_by_word(self, value, kind, index, node):
         """The field of a struct that a word names, which C++ reads as it runs."""
         self.unit.struct(kind)
         fields = self.unit.struct_fields(kind)
-        if len({cpp_type(kind_of(held), node) for held in fields.values()}) != 1:
+        if len({cpp_type(held, node) for held in fields.values()}) != 1:
             raise Refusal(f"`{ast.unparse(node)[:60]}`: entries of several kinds; write an if", node)
         word, owner = self.local_copy(index, "word"), self.local_copy(value, "entries")
         tests = [f"{word} == {self.literal(name)}" for name in fields]
@@ -1113,7 +1144,10 @@ class Expressions:
     def is_vector(self, node):
         """Whether a Python tuple is a std::vector in C++."""
         kind = self.kind(node)
-        if isinstance(node, ast.Name) and isinstance(self.locals.get(node.id), List):
+        held = self.locals.get(node.id) if isinstance(node, ast.Name) else None
+        if isinstance(node, ast.Attribute) and isinstance(owner := self.kind(node.value), Config):
+            held = self.unit.field_kinds.get((owner.name, node.attr))
+        if isinstance(held.kind if isinstance(held, Optional) else held, List):
             return True
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice) and isinstance(self.kind(node.value), Tuple):
             return self.is_vector(node.value)
@@ -1908,6 +1942,11 @@ class Expressions:
             return f"{self.primary(argument)}.item<{text}>()"
         return self.code(argument) if kind == (kinds.INT if cls is int else kinds.FLOAT) else f"static_cast<{text}>({self.plain(argument)})"
 
+    def more_options(self, cls, node):
+        """The options of a layer that a function was given, with what the call sets besides."""
+        more = "".join(f".{k.arg}({self.code(k.value)})" for k in node.keywords if k.arg is not None)
+        return f"{modules.holder(cls)}Options(options){more}" if more else "options"
+
     def construct(self, cls, node):
         """A module's constructor call."""
         cls = nn.Linear if cls is nn.modules.linear.NonDynamicallyQuantizableLinear else cls
@@ -1930,6 +1969,8 @@ class Expressions:
             self.out(f"torch::nn::{cls.__name__} {name};")
             self.fill(cls, name, node)
             return name
+        if any(k.arg is None for k in node.keywords) and self.unit.options_of(self.function, self.path, self.cls) is cls:
+            return f"{modules.holder(cls)}({self.more_options(cls, node)})"
         arguments = [self.operand(a) for a in self.starless(node.args)]
         keywords = self.keywords(node)
         if None in keywords:
@@ -1972,9 +2013,8 @@ class Expressions:
                     self.out(f"for (const auto& parameter : {self.code(value)}) {name}->append(parameter);")
             return
         if cls is nn.Sequential and len(items) == 1 and isinstance(items[0], ast.Call) and getattr(self.static(items[0].func), "__name__", "") == "OrderedDict":
-            pairs = items[0].args[0].elts if items[0].args else []
-            for pair in pairs:
-                self.out(f"{name}->push_back({self.code(pair.elts[0])}, {self.module_text(pair.elts[1])});")
+            for pairs in items[0].args:
+                self.fill_pairs(name, pairs)
             return
         if cls is nn.Sequential and len(items) == 1 and isinstance(items[0], ast.Name) and items[0].id in self.named_layers:
             self.out(f"for (const auto& layer : {identifier(items[0].id)}) {name}->push_back(layer.key(), layer.value());")
@@ -2015,6 +2055,22 @@ class Expressions:
                 raise Refusal("one module several times in a list", item)
             else:
                 self.fill_from(name, value, cls is nn.Sequential)
+
+    def fill_pairs(self, name, pairs):
+        """Puts named layers into an nn.Sequential: a list of pairs, or several."""
+        if isinstance(pairs, ast.BinOp):
+            self.fill_pairs(name, pairs.left)
+            self.fill_pairs(name, pairs.right)
+        elif isinstance(pairs, ast.ListComp | ast.GeneratorExp) and len(pairs.generators) == 1:
+            self.loop(pairs.generators[0].iter, pairs.generators[0].target, lambda: self.fill_pair(name, pairs.elt), pairs)
+        elif isinstance(pairs, ast.Tuple | ast.List):
+            for pair in pairs.elts:
+                self.fill_pair(name, pair)
+        else:
+            raise Refusal(f"`{ast.unparse(pairs)[:60]}`: name the layers in a list of pairs", pairs)
+
+    def fill_pair(self, name, pair):
+        self.out(f"{name}->push_back({self.code(pair.elts[0])}, {self.module_text(pair.elts[1])});")
 
     def push(self, name, node):
         """Puts one module into a list; of a choice between two classes each has a statement of its own."""

@@ -35,6 +35,7 @@ class Simple(Kind):
 NONE, INT, FLOAT, BOOL, STR = (Simple(name) for name in ("None", "int", "float", "bool", "str"))
 DTYPE, DEVICE, RANGE, CALLABLE, SLICE = (Simple(name) for name in ("dtype", "device", "range", "callable", "slice"))
 PACKED, FORMAT, GENERATOR = Simple("packed sequence"), Simple("memory format"), Simple("generator")
+OPTIONS = Simple("options")  # of a layer of PyTorch, in C++
 NUMBERS = (INT, FLOAT, BOOL)
 _lambdas = {}  # one function for each lambda of the source, which Python makes anew whenever it runs
 
@@ -132,7 +133,7 @@ class Config(Kind):
             for name, item in vars(cls).items()
             if not name.startswith("_") and not callable(item) and not isinstance(item, property | staticmethod | classmethod)
         }
-        return {**constants, **{name: getattr(value, name) for name in names}}
+        return {name: getattr(value, name) for name in names} | {name: item for name, item in constants.items() if name not in names}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -276,7 +277,7 @@ def merge(kinds):
             return Tuple(tuple(merge(items) for items in zip(*(kind.items for kind in some), strict=True)))
         if all(is_numbers(kind) or is_tensors(kind) or not kind.items for kind in some):
             return List(merge([item for kind in some for item in kind.items]))
-    if all(isinstance(kind, List) or is_tensors(kind) or is_numbers(kind) for kind in some):
+    if all(isinstance(kind, List) or kind == Tuple() or is_tensors(kind) or is_numbers(kind) for kind in some):
         some = [kind if isinstance(kind, List) else List(merge(list(kind.items)), len(kind.items)) for kind in some]
         lengths = {kind.length for kind in some}
         return List(merge([kind.item for kind in some]), lengths.pop() if len(lengths) == 1 else None)

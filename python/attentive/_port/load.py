@@ -15,6 +15,7 @@ import io
 import itertools
 import json
 import linecache
+import logging
 import math
 import os
 import pathlib
@@ -34,7 +35,7 @@ from .record import HOOK, instrumented, number
 _weight_norm = torch.nn.utils.weight_norm
 PURE = (
     *(torch.device, torch.finfo, torch.iinfo, torch.cuda.is_available, torch.cuda.device_count, torch.backends.mps.is_available),
-    importlib.util.find_spec,
+    *(importlib.util.find_spec, logging.getLogger),
     *(int, float, str, bool, complex, tuple, list, dict, set, frozenset, range, slice, len, min, max, sum, abs, round, pow),
     *(sorted, reversed, zip, enumerate, isinstance, issubclass, hasattr, getattr, type, property, staticmethod, classmethod),
     *(argparse.Namespace, types.SimpleNamespace, collections.namedtuple, collections.OrderedDict, collections.defaultdict),

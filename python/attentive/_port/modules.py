@@ -251,6 +251,18 @@ def construct(cls, args, kwargs):
     return f"{space}::{name}({', '.join(given[key].code for key in required if key in given) if plain else options})"
 
 
+def has_options(cls):
+    """Whether a layer of PyTorch has a type of its own for what its constructor takes in C++."""
+    return cls.__name__ in {"Linear", "Embedding", *_CONVOLUTIONS, *_SIGNATURES, *(f"BatchNorm{d}" for d in _DIMENSIONS)}
+
+
+def options(cls, args, kwargs):
+    """The text of what a layer's constructor takes in C++."""
+    text = construct(cls, args, kwargs)
+    text = text[text.index("(") + 1 : -1]
+    return text if text.startswith(f"{holder(cls)}Options(") else f"{holder(cls)}Options({text})"
+
+
 def call(cls, object, args, kwargs, module=None):
     """The C++ text of a module's call; `module`, where it is known, tells whether a pool returns indices."""
     what, parameters = f"a call of torch.nn.{cls.__name__}", _parameters(cls.forward)

@@ -317,7 +317,7 @@ def settle(unit, driver, recorder, runs):
                 call(driver, driver.make(), run)
     for uid, (found, declined) in unit.found.items():
         for plan in list(found):
-            seen = recorder.captured.get(uid, [])
+            seen = [values for values in recorder.captured.get(uid, []) if plan.use.uid in values]  # calls that took its branch
             attend.settle(plan, seen)
             worst = max((attend.verify(plan, values) for values in seen), default=math.inf)
             if plan.hidden_rows_seen and "mean of v" in plan.hides_rows_note:
@@ -406,10 +406,11 @@ def _returned(unit):
 
 def driver_text(file, unit, driver, functions, holder):
     """The file that builds and calls the class as the command line did."""
-    lines = ["// Builds and calls the class as the command line did.", "#pragma once", "", "#include <tuple>", "#include <vector>", "", f'#include "{file}"', "",
+    lines = ["// Builds and calls the class as the command line did.", "#pragma once", "", "#include <optional>", "#include <tuple>", "#include <vector>", "", f'#include "{file}"', "",
              f"namespace {unit.space} {{", "", *_FLAT.splitlines(), ""]
     for name, kind in unit.structs.items():
-        fields = [names.identifier(f) for f, value in unit.struct_fields(kind).items() if isinstance(value, torch.Tensor) or kinds.is_tensors(kinds.kind_of(value))]
+        held = ((f, k.kind if isinstance(k, kinds.Optional) else k) for f, k in unit.struct_fields(kind).items())
+        fields = [names.identifier(f) for f, k in held if isinstance(k, kinds.Tensor) or kinds.is_tensors(k)]
         if fields or any(isinstance(kind, kinds.Config) and kind.name == name for kind in _returned(unit)):
             lines += [f"inline void flatten(std::vector<torch::Tensor>&{' all' if fields else ''}, const {name}&{' value' if fields else ''}) {{", *(f"  flatten(all, value.{f});" for f in fields), "}", ""]
     for _, name, text in functions:
@@ -493,6 +494,8 @@ template <class T>
 void flatten(std::vector<torch::Tensor>&, T) {}
 template <class T>
 void flatten(std::vector<torch::Tensor>& all, const std::vector<T>& items);
+template <class T>
+void flatten(std::vector<torch::Tensor>& all, const std::optional<T>& item);
 template <class... T>
 void flatten(std::vector<torch::Tensor>& all, const std::tuple<T...>& items) {
   std::apply([&](const auto&... item) { (flatten(all, item), ...); }, items);
@@ -502,4 +505,8 @@ void flatten(std::vector<torch::Tensor>& all, const std::vector<T>& items) {
   if constexpr (!std::is_arithmetic_v<T>) {
     for (const auto& item : items) flatten(all, item);
   }
+}
+template <class T>
+void flatten(std::vector<torch::Tensor>& all, const std::optional<T>& item) {
+  if (item) flatten(all, *item);
 }"""

@@ -694,8 +694,10 @@ def draws(name, args, kwargs, where="torch"):
 @functools.lru_cache(maxsize=None)
 def returns_vector(name):
     """Whether Python's tuple of tensors is a std::vector in C++, as against a std::tuple."""
+    if name == "where":
+        return True  # of a condition alone
     schemas = [s for s in torch._C._jit_get_schemas_for_operator(f"aten::{name}") if s.returns and not any(a.is_out for a in s.arguments)]
-    schemas = [s for s in schemas if "Tensor" in str(s.arguments[0].type)] if name != "where" else []
+    schemas = [s for s in schemas if "Tensor" in str(s.arguments[0].type)]
     return bool(schemas) and all(len(s.returns) == 1 and str(s.returns[0].type) == "List[Tensor]" for s in schemas)
 
 

@@ -46,6 +46,11 @@ def member_of(node):
     return node.attr if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self" else None
 
 
+def _is_empty(kind):
+    """Whether it is a list or tuple without entries, which may get some."""
+    return isinstance(kind, List) and kind.item is None or kind == Tuple()
+
+
 class _Apart(ast.NodeTransformer):
     """Puts a local in the place of a member."""
 
@@ -267,7 +272,8 @@ class Statements:
                 found += [self.unit.recorder.kind(n, self.owners) for n in ast.walk(self.function) if isinstance(n, ast.Name) and n.id == name]
         if any(isinstance(kind, Tensor) for kind in found) and any(kind in kinds.NUMBERS for kind in found):
             found = [kind for kind in found if kind not in kinds.NUMBERS]  # numbers become tensors of no dimension
-        if any(isinstance(kind, List) and (kind.item is None or isinstance(kind.item, Module)) or kind == Tuple() for kind in found):
+        inner = [kind.kind if isinstance(kind, Optional) else kind for kind in found]
+        if any(_is_empty(kind) or isinstance(kind, List) and isinstance(kind.item, Module) for kind in inner):
             found = [self.unit.recorder.kind(n, self.owners) for n in ast.walk(self.function) if isinstance(n, ast.Name) and n.id == name] + found
         whole = merge(found)
         if isinstance(whole, Optional) and not self.blind:  # None until it is set, and never read before
@@ -379,6 +385,10 @@ class Statements:
 
     def statement_Expr(self, node):
         value = node.value
+        if isinstance(value, ast.Tuple):  # a comma behind a call
+            for part in value.elts:
+                self.statement_Expr(ast.copy_location(ast.Expr(part), node))
+            return
         if isinstance(value, ast.Constant):
             return
         if isinstance(value, ast.Call):
@@ -455,7 +465,7 @@ class Statements:
         if rest is not None and self.unit.recorder.no_keywords(self.function, rest.arg):  # **kwargs that are empty
             keywords = [k for k in call.keywords if k.arg is not None or ast.unparse(k.value) != rest.arg]
             call = ast.copy_location(ast.Call(call.func, call.args, keywords), call)
-        if base is not nn.Module and (call.args or call.keywords):
+        if base not in (nn.Module, nn.Sequential, nn.ModuleList) and (call.args or call.keywords):
             self.before_base(call)
         if base is nn.Module or not (call.args or call.keywords):
             if base is not nn.Module and is_own(base):
@@ -473,7 +483,11 @@ class Statements:
         if base in (nn.Sequential, nn.ModuleList):
             self.fill(base, "this", call)
             return
+        if self.unit.options_of(self.function, self.path, self.cls) is base:
+            self.base_call = f"{modules.holder(base)}Impl({self.more_options(base, call)})"
+            return
         text = modules.construct(base, [self.operand(a) for a in call.args], {k.arg: self.operand(k.value) for k in call.keywords})
+        self.unit.includes.update(modules.includes(text))
         self.base_call = f"{modules.holder(base)}Impl{text[text.index('('):]}"
 
     def register(self, name, call):
@@ -708,7 +722,17 @@ class Statements:
             self.locals[name] = kind
             self.out(f"auto& {identifier(name)} = {self.code(value)};")  # another name of one object
             return
-        if (isinstance(kind, List) and kind.item is None or kind == Tuple()) and not isinstance(value, ast.Name | ast.Attribute):
+        if isinstance(value, ast.IfExp) and isinstance(kind, Optional) and _is_empty(kind.kind) and isinstance(whole := self.assigned_kind(name), Optional | List):
+            whole = whole if isinstance(whole, Optional) else Optional(whole)
+            test = self.condition(value.test if is_none(value.orelse) else ast.copy_location(ast.UnaryOp(ast.Not(), value.test), value))
+            text = f"{test} ? {cpp_type(whole, node)}(std::in_place) : std::nullopt"
+            if name in self.locals:
+                self.out(f"{identifier(name)} = {text};")
+            else:
+                self.declare(identifier(name), text, whole, node, True)
+            self.locals[name] = whole
+            return
+        if _is_empty(kind) and not isinstance(value, ast.Name | ast.Attribute):
             kind = self.assigned_kind(name) or kind
             if isinstance(kind, Many):  # the list becomes something else later
                 kind = merge([k for k in kind.kinds if isinstance(k, List | Tuple)]) or kind
@@ -719,15 +743,21 @@ class Statements:
             self.declare(identifier(name), "{}", kind, node, True) if name not in self.locals else self.out(f"{identifier(name)}.clear();")
             self.locals[name] = kind
             return
-        if isinstance(value, ast.List) and isinstance(kind, List) and isinstance(kind.item, Module):
+        if isinstance(value, ast.List | ast.ListComp) and isinstance(kind, List) and isinstance(kind.item, Module):
             later = [self.unit.recorder.kind(n, self.owners) for n in ast.walk(self.function) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
             whole = merge([kind, *later])
             if isinstance(whole, List) and isinstance(whole.item, Many):  # modules of other classes follow
                 self.out(f"{identifier(name)}.clear();" if name in self.locals else f"std::vector<torch::nn::AnyModule> {identifier(name)};")
                 self.locals[name] = whole
-                for item in value.elts:
-                    self.out(f"{identifier(name)}.push_back({self.typed_branch(item, whole.item)});")
-                return
+                if isinstance(value, ast.List):
+                    for item in value.elts:
+                        self.out(f"{identifier(name)}.push_back({self.typed_branch(item, whole.item)});")
+                    return
+                if len(value.generators) == 1 and not value.generators[0].ifs:
+                    put = lambda: self.out(f"{identifier(name)}.push_back({self.typed_branch(value.elt, whole.item)});")
+                    self.loop(value.generators[0].iter, value.generators[0].target, put, node)
+                    return
+                raise Refusal(f"`{ast.unparse(value)[:60]}`: write a loop that appends", node)
         if kind == kinds.NONE:
             self.bind_none(name, node)
             return
@@ -1045,7 +1075,7 @@ class Statements:
 
     def store_member(self, name, value, node):
         kind, recorder = self.kind(value), self.cls
-        value = self.chosen_call(value) or value
+        value = self.chosen_call(value) or self.and_or(value) or value
         if isinstance(value, ast.IfExp) and isinstance(merge([kind, self.unit.attribute_kind(recorder, name)]), Module | Many):
             self.if_member(name, value, node)
             return
@@ -1199,7 +1229,7 @@ class Statements:
         """`config.name = value`, or `config["name"] = value`."""
         self.unit.struct(kind)
         if name in self.unit.struct_fields(kind):
-            if self.kind(value) in kinds.NUMBERS and isinstance(kinds.kind_of(self.unit.struct_fields(kind)[name]), List | Size | Tuple):
+            if self.kind(value) in kinds.NUMBERS and isinstance(self.unit.struct_fields(kind)[name], List | Size | Tuple):
                 raise Refusal(f"`{ast.unparse(node)[:60]}` is a number and becomes a list; give it two names", node)
             self.out(f"{self.primary(owner)}.{identifier(name)} = {self.code(value) if self.kind(value) != kinds.NONE else '{}'};")
         elif self.kind(value) != kinds.NONE:
@@ -1233,10 +1263,11 @@ class Statements:
                 at = name
             self.out(f"{whole}.index_put_({at}, {whole}.index({at}).{operation}({self.code(value)}));")  # what tensors index is a copy
             return
-        if isinstance(kind, List) and plain == "+=":
+        inner = kind.kind if isinstance(kind, Optional) else kind
+        if isinstance(inner, List) and plain == "+=":
             self.unit.helper("joined")
             text = self.target_text(target)
-            self.out(f"{text} = joined({text}, {self.as_list(value, self.locals.get(getattr(target, 'id', None), kind))});")
+            self.out(f"{text} = joined({text}{'' if inner is kind else '.value()'}, {self.as_list(value, inner)});")
             return
         if isinstance(added, Tensor) and (not isinstance(kind, Tensor) or getattr(target, "id", None) in self.promoted) or plain is None or (plain == "/=" and kind == kinds.INT):
             binary = ast.copy_location(ast.BinOp(load, node.op, value), node)

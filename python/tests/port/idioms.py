@@ -9,7 +9,7 @@ import math
 from collections import OrderedDict
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import cast
+from typing import Optional, cast
 
 import numpy as np
 import torch
@@ -1806,3 +1806,139 @@ class RoundedTable(nn.Module):
 
     def forward(self, ids):
         return self.table(ids)
+
+
+@dataclass
+class Trace:
+    last: torch.Tensor
+    between: Optional[tuple] = None
+    weights: Optional[list] = None
+
+
+class Traced(nn.Module):
+    """Results that are there if they are asked for: a tuple that grows, an entry of a dict, fields of a dataclass."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(width, width) for _ in range(2)])
+
+    def walk(self, x, trace):
+        seen = () if trace else None
+        weights = []
+        for layer in self.layers:
+            if trace:
+                seen = seen + (x,)
+            x = layer(x).tanh()
+            weights.append(x.softmax(-1))
+        return Trace(last=x, between=seen, weights=weights if trace else None)
+
+    def forward(self, x, trace=False):
+        steps = self.walk(x, trace)
+        everything = () if trace else None
+        if trace:
+            everything += (steps.weights[0],)
+            everything = everything + (x,) + steps.between
+        return steps.last, {"all": everything, "last": steps.last}
+
+
+class LeftConv(nn.Conv1d):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.left = (self.kernel_size[0] - 1) * self.dilation[0]
+
+    def forward(self, x):
+        return super().forward(F.pad(x, (self.left, 0)))
+
+
+class LowRank(nn.Linear):
+    def __init__(self, rank, *args, gain=2.0, **kwargs):
+        super().__init__(*args, bias=False, **kwargs)
+        self.gain = gain
+        self.down = nn.Parameter(torch.randn(rank, self.in_features) * 0.1)
+        self.up = nn.Parameter(torch.zeros(self.out_features, rank))
+
+    def forward(self, x):
+        return super().forward(x) + self.gain * (x @ self.down.t() @ self.up.t())
+
+
+def started_conv(*args, **kwargs):
+    layer = nn.Conv1d(*args, **kwargs)
+    nn.init.kaiming_normal_(layer.weight)
+    return layer
+
+
+class GivenOptions(nn.Module):
+    """Layers that take whatever PyTorch's own take."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.wide = LeftConv(width, width, 3, dilation=2)
+        self.point = LeftConv(in_channels=width, out_channels=width, kernel_size=1)
+        self.mix = started_conv(width, width, 1, bias=False)
+        self.first, self.second = LowRank(2, width, width), LowRank(2, width, 2 * width, gain=0.5)
+
+    def forward(self, x):
+        x = self.mix(self.point(self.wide(x.transpose(1, 2))))
+        return self.second(self.first(x.transpose(1, 2)))
+
+
+class Widening(nn.Sequential):
+    def __init__(self, width, times, act=False):
+        m = []
+        for _ in range(times):
+            m.append(Widened(width))
+            if act == "relu":
+                m.append(nn.ReLU())
+        m.append(nn.Tanh())
+        super().__init__(*m)
+
+
+class Shortcut(nn.Module):
+    def __init__(self, width, to):
+        super().__init__()
+        self.same = width == to
+        self.across = (not self.same) and nn.Linear(width, to, bias=False) or None
+        self.along = nn.Linear(width, to)
+
+    def forward(self, x):
+        return self.along(x) + (x if self.same else self.across(x))
+
+
+class OldWays(nn.Module):
+    """Choices by `and` and `or`, lists of named layers that are joined, calls with a comma behind them, flags that may be words."""
+
+    def __init__(self, width, wide):
+        super().__init__()
+        self.units = nn.Sequential(OrderedDict([("unit1", Shortcut(width, wide))] + [(f"unit{i:d}", Shortcut(wide, wide)) for i in range(2, 4)]))
+        self.add_module("widening", Widening(wide, 2)),
+        body = [Widened(wide) for _ in range(2)]
+        body.append(nn.Linear(wide, width))
+        self.body = nn.Sequential(*body)
+        self.head = nn.Sequential(OrderedDict([("grow", nn.Linear(width, wide)), ("act", nn.GELU()), ("back", nn.Linear(wide, width))]))
+        nn.init.normal_(self.head.grow.weight, std=0.02)
+        self.kept = len(self.units) > 5 and width or wide
+
+    def forward(self, x, step):
+        if step.dtype in [torch.int32, torch.int64]:
+            step = step.float()
+        return self.head(self.body(self.widening(self.units(x)))) * (step + self.kept)[:, None, None]
+
+
+class Routed(nn.Module):
+    """Each expert takes the tokens that chose it, found by torch.where of one argument."""
+
+    def __init__(self, width, experts, chosen):
+        super().__init__()
+        self.gate = nn.Linear(width, experts, bias=False)
+        self.experts = nn.ModuleList([nn.Sequential(nn.Linear(width, width), nn.SiLU()) for _ in range(experts)])
+        self.chosen = chosen
+
+    def forward(self, x):
+        tokens = x.flatten(0, 1)
+        weights, experts = self.gate(tokens).softmax(-1).topk(self.chosen, dim=-1)
+        out = torch.zeros_like(tokens)
+        masks = F.one_hot(experts, num_classes=len(self.experts)).permute(2, 1, 0)
+        for at, expert in enumerate(self.experts):
+            place, token = torch.where(masks[at])
+            out.index_add_(0, token, expert(tokens[token]) * weights[token, place, None])
+        return out.view_as(x)
