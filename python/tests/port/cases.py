@@ -210,7 +210,7 @@ CLASSES = [
     idiom("OneNameTwoClasses", "8, 3", "randn(B, T, 8)"),
     idiom("BothSmooth", "8", "randn(B, T, 8), rand(B)"),
     idiom("TwoPools", "('a', 'b', 'c'), 8", "randn(B, T, 8)"),
-    idiom("RoundedTable", "Rounded(60)", "randint(0, 60, (B, T))"),
+    idiom("RoundedTable", "Rounded(words=60)", "randint(0, 60, (B, T))"),
     idiom("Traced", "8", "randn(B, T, 8)", "randn(B, T, 8), True"),
     idiom("GivenOptions", "8", "randn(B, T, 8)"),
     idiom("OldWays", "8, 12", "randn(B, T, 8), arange(B)"),
