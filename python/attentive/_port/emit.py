@@ -538,7 +538,7 @@ class ClassTranslation:
             self.members[name] = kind if self.members.get(name) in (None, kinds.NONE) else merge([self.members[name], kind])
 
     def use(self, name, kind):
-        if name not in self.members and not self.inherited(name) and name not in self.base_modules() and kind is not None and name not in self.statics:
+        if name not in self.members and not self.inherited(name) and name not in self.base_members() and kind is not None and name not in self.statics:
             known = self.unit.attribute_kind(self, name)
             self.members[name] = known if known is not None else kind
 
@@ -546,11 +546,17 @@ class ClassTranslation:
         return any(base in self.unit.classes and name in self.unit.classes[base].members for base in self.cls.__mro__[1:])
 
     def base_modules(self):
-        """Members that a base class of PyTorch sets."""
-        if self.base is nn.Module or is_own(self.base):
-            return set()
-        bases = (base for base in self.base.__mro__ if issubclass(base, nn.Module) and base is not nn.Module and "__init__" in vars(base))
-        return {name for base in bases for name in re.findall(r"self\.(\w+) = ", inspect.getsource(base.__init__))}
+        """Members that the constructor of a base class of PyTorch sets, among them its modules."""
+        return self.members_of(self.base)
+
+    def base_members(self):
+        """Those, and what the constructors of its bases set."""
+        return set().union(*map(self.members_of, self.base.__mro__))
+
+    @staticmethod
+    def members_of(base):
+        layer = issubclass(base, nn.Module) and base is not nn.Module and not is_own(base) and "__init__" in vars(base)
+        return set(re.findall(r"self\.(\w+) = ", inspect.getsource(base.__init__))) if layer else set()
 
     def text(self):
         """Head and body of the class."""
@@ -751,6 +757,7 @@ class Unit:
             for names_ in (vars(m), m._parameters, m._buffers, m._modules, vars(cls)) for name in names_}
         self.copies, self._held, self._plain, self.replay = False, None, {}, None
         self._may_draw = {}
+        self.field_kinds = {}  # of (struct, field) whose value was None when it was recorded, or is a list that grew
         for module in root.modules():
             if is_own(type(module)):
                 self.check_hooks(module)
@@ -785,7 +792,7 @@ class Unit:
             raise Refusal(f"{type(module).__name__} has hooks; call what they do in forward", path="")
 
     def reset(self):
-        self.items, self.functions, self.structs, self.field_kinds = [], {}, {}, getattr(self, "field_kinds", {})
+        self.items, self.functions, self.structs = [], {}, {}
         self.left_out = set()  # (struct, field) of displays that do not name the field
         self.helpers, self.includes, self.includes_std = [], set(), set()
         self.notes, self.never_ran, self.recognised, self.composed = [], [], [], []

@@ -422,7 +422,7 @@ class Expressions:
         if kind == kinds.NONE and self.cls.members.get(name) in (None, kinds.NONE) and self.unit.attribute_kind(self.cls, name) in (None, kinds.NONE):
             return "{}"
         base = next(b for b in cls.__mro__ if not is_own(b))
-        if base is not nn.Module and name in self.cls.base_modules() and name not in self.cls.members and not isinstance(kind, Module):
+        if base is not nn.Module and name in self.cls.base_members() and name not in self.cls.members and not isinstance(kind, Module):
             return self.at(node, modules.attribute, base, "this", name)
         if value is not None and not callable(value) and name not in self.cls.members and not self.unit.assigned(cls, name):
             return self.literal(value, node)
@@ -457,10 +457,9 @@ class Expressions:
             return f"{target}->{names.member(name, self.unit.class_names)}"
         if kind.cls is nn.ModuleDict:
             return self.child(node.value, f'[{self.literal(name)}]', self.kind(node), node)
-        if kind.cls is nn.Sequential and isinstance(self.kind(node), Module):
-            return f"{target}->named_children()[{self.literal(name)}]->{'template ' if self.in_template else ''}as<{names.implementation(self.kind(node))}>()"
-        if kind.cls is nn.Module and isinstance(self.kind(node), Module):
-            return f"{target}->named_children()[{self.literal(name)}]" + ("" if self.kind(node).cls is nn.Module else f"->as<{names.implementation(self.kind(node))}>()")
+        if kind.cls in (nn.Sequential, nn.Module) and isinstance(self.kind(node), Module):
+            cast = f"->{'template ' if self.in_template else ''}as<{names.implementation(self.kind(node))}>()"
+            return f"{target}->named_children()[{self.literal(name)}]{'' if self.kind(node).cls is nn.Module else cast}"
         if kind.cls is nn.Module:
             raise Refusal(f"`{ast.unparse(node)[:60]}`: a module of any class has no attribute {name} in C++; test its class first", node)
         return modules.attribute(kind.cls, target, name)
@@ -1944,7 +1943,10 @@ class Expressions:
 
     def more_options(self, cls, node):
         """The options of a layer that a function was given, with what the call sets besides."""
-        more = "".join(f".{k.arg}({self.code(k.value)})" for k in node.keywords if k.arg is not None)
+        given = [k for k in node.keywords if k.arg is not None]
+        if any(self.kind(k.value) == kinds.STR for k in given):
+            raise Refusal(f"`{ast.unparse(node)[:60]}` sets an option by a word beside **kwargs; name the arguments", node)
+        more = "".join(f".{k.arg}({self.code(k.value)})" for k in given)
         return f"{modules.holder(cls)}Options(options){more}" if more else "options"
 
     def construct(self, cls, node):
