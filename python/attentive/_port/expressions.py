@@ -127,6 +127,8 @@ class Expressions:
 
     def guess(self, node):
         """A kind for code that was not wrapped: bodies of inlined functions, calls of a chosen class."""
+        if isinstance(node, ast.IfExp) and getattr(node, "uid", 0) < 0:
+            return merge([self.kind(node.body), self.kind(node.orelse)])
         made = self.static(node.func) if isinstance(node, ast.Call) and getattr(node, "uid", 0) < 0 else None
         if inspect.isclass(made) and issubclass(made, nn.Module):
             return self.unit.resolve(Module(made), lambda: [])
@@ -1106,6 +1108,23 @@ class Expressions:
         *texts, last = [f"{owner}.{identifier(name)}" for name in fields]
         chosen = "".join(f"{test} ? {text} : " for test, text in zip(tests, texts, strict=False))
         return f"({chosen}{last})" if texts else last
+
+    def by_word(self, node):
+        """`{"a": A(), "b": B()}[word]`, of layers that draw nothing, as a choice; None for anything else."""
+        if not isinstance(node, ast.Subscript) or not isinstance(node.value, ast.Dict) or self.kind(node.slice) != kinds.STR or self.operand(node.slice).constant is not UNKNOWN:
+            return None
+        pairs = list(zip(node.value.keys, node.value.values, strict=True))
+        if len(pairs) < 2 or any(not isinstance(self.constant(key), str) or not isinstance(self.kind(item), Module) or self.draws(item) for key, item in pairs):
+            return None
+        word = self.code(node.slice)
+        tests = " || ".join(f"{word} == {self.literal(self.constant(key))}" for key, _ in pairs)
+        self.out(f"TORCH_CHECK({tests}, {word}, {self.literal(' is no entry of ' + ', '.join(self.constant(key) for key, _ in pairs))});")
+        chosen = pairs[-1][1]
+        for key, item in reversed(pairs[:-1]):
+            test = ast.copy_location(ast.Compare(node.slice, [ast.Eq()], [key]), node)
+            chosen = ast.copy_location(ast.IfExp(test, item, chosen), node)
+            test.uid, chosen.uid = -next(self.unit.counter), -next(self.unit.counter)
+        return chosen
 
     def chosen(self, pairs, index, node):
         """The entry of a dict display that a word chooses."""

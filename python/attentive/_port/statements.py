@@ -1075,7 +1075,7 @@ class Statements:
 
     def store_member(self, name, value, node):
         kind, recorder = self.kind(value), self.cls
-        value = self.chosen_call(value) or self.and_or(value) or value
+        value = self.chosen_call(value) or self.and_or(value) or self.by_word(value) or value
         if isinstance(value, ast.IfExp) and isinstance(merge([kind, self.unit.attribute_kind(recorder, name)]), Module | Many):
             self.if_member(name, value, node)
             return
@@ -1870,6 +1870,11 @@ class Statements:
 
     def indexable(self, node, counter):
         """Length and element number `counter` of something that is looped over beside others."""
+        members = node.func.attr if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args else ""
+        if members in ("parameters", "buffers"):
+            name = self.fresh("items")
+            self.out(f"const auto {name} = {self.reached(node.func.value)}{members}();")
+            return f"static_cast<int64_t>({name}.size())", (f"{name}[{counter}]", Tensor())
         kind, code = self.listed(node), self.code(node) if not isinstance(node, ast.Call) or getattr(node.func, "id", "") != "range" else ""
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "range" and len(node.args) == 1:
             return self.code(node.args[0]), (counter, kinds.INT)

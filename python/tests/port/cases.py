@@ -215,6 +215,7 @@ CLASSES = [
     idiom("GivenOptions", "8", "randn(B, T, 8)"),
     idiom("OldWays", "8, 12", "randn(B, T, 8), arange(B)"),
     idiom("Routed", "8, 4, 2", "randn(B, T, 8)"),
+    idiom("Followed", "8", "randn(B, T, 8)"),
     idiom("Stages", "8", "randn(B, 2 * T, 8)"),
     idiom("FrozenTable", "8, 2, 8", "randn(B, T, 8), arange(B) + 1"),
     idiom("AsksForMore", "8", "randn(B, T, 8)", "randn(B, T, 8), more=True"),

@@ -1942,3 +1942,33 @@ class Routed(nn.Module):
             place, token = torch.where(masks[at])
             out.index_add_(0, token, expert(tokens[token]) * weights[token, place, None])
         return out.view_as(x)
+
+
+class Bent(nn.Module):
+    def __init__(self, width, act="relu"):
+        super().__init__()
+        self.project = nn.Linear(width, width)
+        self.act = {"relu": nn.ReLU(), "gelu": nn.GELU(), "none": nn.Identity()}[act]
+
+    def forward(self, x):
+        return self.act(self.project(x))
+
+
+class Followed(nn.Module):
+    """Layers chosen by a word, one module whose parameters follow another's."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.leader, self.follower = nn.Sequential(Bent(width), Bent(width, "gelu")), nn.Sequential(Bent(width), Bent(width, "none"))
+        for led, leads in zip(self.follower.parameters(), self.leader.parameters()):
+            led.data.copy_(leads.data)
+            led.requires_grad = False
+
+    @torch.no_grad()
+    def follow(self):
+        for led, leads in zip(self.follower.parameters(), self.leader.parameters()):
+            led.data = led.data * 0.75 + leads.data * 0.25
+
+    def forward(self, x):
+        self.follow()
+        return self.leader(x) * self.follower(x)
