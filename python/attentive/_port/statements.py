@@ -754,8 +754,8 @@ class Statements:
                         self.out(f"{identifier(name)}.push_back({self.typed_branch(item, whole.item)});")
                     return
                 if len(value.generators) == 1 and not value.generators[0].ifs:
-                    put = lambda: self.out(f"{identifier(name)}.push_back({self.typed_branch(value.elt, whole.item)});")
-                    self.loop(value.generators[0].iter, value.generators[0].target, put, node)
+                    loop = value.generators[0]
+                    self.loop(loop.iter, loop.target, lambda: self.out(f"{identifier(name)}.push_back({self.typed_branch(value.elt, whole.item)});"), node)
                     return
                 raise Refusal(f"`{ast.unparse(value)[:60]}`: write a loop that appends", node)
         if kind == kinds.NONE:
