@@ -1759,8 +1759,9 @@ class Expressions:
         if len(names) < 2 or len(node.args) < 2 or not isinstance(node.args[1], ast.Tuple | ast.List) or f"{names[0]}(*{names[1]})" not in returned or not any(
             f".apply({names[0]}, " in text for text in returned):
             return None
-        flags = [function.args.args.index(a) for n in ast.walk(function) if isinstance(n, ast.If) for a in function.args.args if ast.unparse(n.test) == a.arg]
-        off = any(at < len(node.args) and (seen := self.values(node.args[at])) and not any(seen) for at in flags)
+        given = dict(zip((a.arg for a in function.args.args), node.args, strict=False)) | {k.arg: k.value for k in node.keywords}
+        flags = [given[name] for n in ast.walk(function) if isinstance(n, ast.If) and (name := ast.unparse(n.test)) in given]
+        off = any((seen := self.values(flag)) and not any(seen) for flag in flags)
         owner = node.args[0].value if isinstance(node.args[0], ast.Attribute) else None
         reached = (owner is not None and self.modules(owner)) or [self.unit.root]
         if not off and any(isinstance(m, nn.modules.dropout._DropoutNd) and m.p > 0 for module in reached for m in module.modules()):

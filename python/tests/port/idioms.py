@@ -1676,7 +1676,7 @@ class Timed(nn.Module):
         self.again = False
 
     def forward(self, x, time):
-        return computed_again(self.step, (x, time), self.again)
+        return computed_again(self.step, (x, time), flag=self.again)
 
     def step(self, x, time):
         early, late = self.front[:-1], self.front[-1]
