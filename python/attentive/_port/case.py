@@ -44,7 +44,7 @@ def optimizer(spec):
     return name, {**OPTIMIZERS[name], **options}
 
 
-def write(path, make, calls, runs, unseeded=(), training=None, limit=64):
+def write(path, make, calls, runs, unseeded, training, limit):
     """Writes the case of a module: `make()` builds it, `calls[run.call](module, *run.inputs)` is one run.
 
     Names of tensors: parameter.N and buffer.N are the first state, state.N a second name of a shared one; for each run

@@ -70,7 +70,7 @@ def _parser():
     add("--set", action="append", default=[], dest="settings", metavar="NAME=EXPR", help="the value of a name of the file")
     add("--dtypes", default="", metavar="LIST", help="further runs: float64,bfloat16,autocast")
     add("--size", action="append", default=[], dest="sizes", metavar="B=2,T=6", help="sizes to run; default: B=2,T=6 and B=3,T=9")
-    add("--limit", type=int, default=64, metavar="MIB", help="the largest case.safetensors, 64 MiB by default")
+    add("--limit", type=int, default=Options.limit, metavar="MIB", help="the largest case.safetensors, %(default)s MiB by default")
     add("--time-limit", type=float, metavar="SECONDS", help="default: 300; none with --record")
     add("--record", nargs=argparse.REMAINDER, help="a Python program and its arguments: write a case for each attention call")
     return parser

@@ -300,20 +300,15 @@ class Translator(Expressions, Statements):
         given, arguments = {}, self.starless(node.args)
         if tree.args.vararg is not None and any(p.name == tree.args.vararg.arg for p in positional):
             before = len(tree.args.posonlyargs) + len(tree.args.args) - (0 if cls is None else 1)
-            packed = ast.copy_location(ast.List(arguments[before:], ast.Load()), node)
-            packed.uid = -next(self.unit.counter)
             kind = next(p.kind for p in positional if p.name == tree.args.vararg.arg)
-            self.substitute(packed, cpp_type(kind) + "{" + ", ".join(self.code(a) for a in arguments[before:]) + "}", kind)
-            arguments = [*arguments[:before], packed]
+            packed = cpp_type(kind) + "{" + ", ".join(self.code(a) for a in arguments[before:]) + "}"
+            arguments = [*arguments[:before], self.stand_for(packed, kind, node)]
         rest = []
         spread = [ast.keyword(name, value) for name, value in self.spread_keywords(node)]
         if positional and positional[-1].kind == kinds.OPTIONS:
             count, own = len(tree.args.args) - (cls is not None), {p.name for p in positional}
             layer = modules.options(positional[-1].value, [self.operand(a) for a in arguments[count:]], {k.arg: self.operand(k.value) for k in spread if k.arg not in own})
-            packed = ast.copy_location(ast.List([], ast.Load()), node)
-            packed.uid = -next(self.unit.counter)
-            self.substitute(packed, layer, kinds.OPTIONS)
-            arguments, spread, given["options"] = arguments[:count], [k for k in spread if k.arg in own], packed
+            arguments, spread, given["options"] = arguments[:count], [k for k in spread if k.arg in own], self.stand_for(layer, kinds.OPTIONS, node)
         for argument, parameter in zip(arguments, positional, strict=False):
             given[parameter.name] = argument
         for keyword in spread:
@@ -830,7 +825,7 @@ class Unit:
 
     def resolve(self, kind, found):
         """The kind of a module whose class is a template, with the template's arguments."""
-        if isinstance(kind, Many) and all(isinstance(item, Module) for item in kind.kinds) and len({item.cls for item in kind.kinds}) == 1:
+        if names.is_any_module(kind) and len({item.cls for item in kind.kinds}) == 1:
             kind = kind.kinds[0]
         if not isinstance(kind, Module) or not is_own(kind.cls) or isinstance(kind, names.TemplateModule):
             return kind
@@ -1097,7 +1092,7 @@ class Unit:
         template = ""
         if isinstance(kind, Module | Many) and self.of_any_class(tree, name):
             kind = Module(nn.Module)
-        if isinstance(kind, Many) and all(isinstance(k, Module) for k in kind.kinds):
+        if names.is_any_module(kind):
             asks = re.search(r"\bisinstance\(|\.__class__\b|\btype\(|\.apply\(", ast.unparse(tree))  # of any class
             template = "" if asks or owners is not None else f"{name[:1].upper()}{name[1:]}"
             kind = Module(nn.Module)

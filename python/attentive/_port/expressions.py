@@ -1103,22 +1103,27 @@ class Expressions:
         if len({cpp_type(held, node) for held in fields.values()}) != 1:
             raise Refusal(f"`{ast.unparse(node)[:60]}`: entries of several kinds; write an if", node)
         word, owner = self.local_copy(index, "word"), self.local_copy(value, "entries")
-        tests = [f"{word} == {self.literal(name)}" for name in fields]
-        self.out(f"TORCH_CHECK({' || '.join(tests)}, {word}, {self.literal(' is no entry of ' + ast.unparse(value))});")
+        tests = self.check_entry(word, fields, ast.unparse(value))
         *texts, last = [f"{owner}.{identifier(name)}" for name in fields]
         chosen = "".join(f"{test} ? {text} : " for test, text in zip(tests, texts, strict=False))
         return f"({chosen}{last})" if texts else last
 
+    def check_entry(self, word, entries, owner):
+        """Writes that a word must be an entry; returns the test of each."""
+        tests = [f"{word} == {self.literal(name)}" for name in entries]
+        self.out(f"TORCH_CHECK({' || '.join(tests)}, {word}, {self.literal(f' is no entry of {owner}')});")
+        return tests
+
     def by_word(self, node):
         """`{"a": A(), "b": B()}[word]`, of layers that draw nothing, as a choice; None for anything else."""
-        if not isinstance(node, ast.Subscript) or not isinstance(node.value, ast.Dict) or self.kind(node.slice) != kinds.STR or self.operand(node.slice).constant is not UNKNOWN:
+        if not isinstance(node, ast.Subscript) or not isinstance(node.value, ast.Dict) or self.kind(node.slice) != kinds.STR or len(set(self.values(node.slice))) < 2:
             return None
         pairs = list(zip(node.value.keys, node.value.values, strict=True))
         if len(pairs) < 2 or any(not isinstance(self.constant(key), str) or not isinstance(self.kind(item), Module) or self.draws(item) for key, item in pairs):
             return None
         word = self.code(node.slice)
-        tests = " || ".join(f"{word} == {self.literal(self.constant(key))}" for key, _ in pairs)
-        self.out(f"TORCH_CHECK({tests}, {word}, {self.literal(' is no entry of ' + ', '.join(self.constant(key) for key, _ in pairs))});")
+        words = [self.constant(key) for key, _ in pairs]
+        self.check_entry(word, words, ", ".join(words))
         chosen = pairs[-1][1]
         for key, item in reversed(pairs[:-1]):
             test = ast.copy_location(ast.Compare(node.slice, [ast.Eq()], [key]), node)
@@ -1279,7 +1284,7 @@ class Expressions:
             return self.call_static(target, node)
         kind = self.kind(function)
         held = self.cls.members.get(function.attr) if self.cls and isinstance(function, ast.Attribute) and self.is_self(function.value) else None
-        if any(isinstance(k, Many) and all(isinstance(item, Module) for item in k.kinds) for k in (kind, held)):
+        if any(map(names.is_any_module, (kind, held))):
             given = ", ".join(self.code(a) for a in node.args)
             if any(p.name == getattr(function, "id", None) and p.template for p in self.signature().parameters):
                 return f"{self.code(function)}->forward({given})"

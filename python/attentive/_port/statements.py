@@ -613,7 +613,12 @@ class Statements:
         code = self.held(self.code(node), self.kind(node), kind)
         if code == "{}":
             return f"{cpp_type(kind, node)}()"
-        return f"{cpp_type(kind, node)}{code}" if code.startswith("{") else code
+        return self.typed(code, kind, node)
+
+    @staticmethod
+    def typed(code, kind, node):
+        """A text, with its type before it if it is a list in braces."""
+        return cpp_type(kind, node) + code if code.startswith("{") else code
 
     # Assignments.
 
@@ -953,7 +958,7 @@ class Statements:
         code = self.code(value)
         if isinstance(kind, Tensor):
             code = f"{primary(code)}.unbind(0)"
-        code = cpp_type(kind, node) + code if code.startswith("{") else code  # of an inlined function
+        code = self.typed(code, kind, node)  # of an inlined function
         name = code if code.isidentifier() else self.fresh("parts")
         if name != code:
             self.out(f"const auto {name} = {code};")
@@ -1016,7 +1021,7 @@ class Statements:
         code = self.code(value)
         if isinstance(value, ast.Name) and isinstance(self.locals.get(value.id), Optional):
             code = f"*{code}"
-        code = cpp_type(kind, node) + code if code.startswith("{") else code
+        code = self.typed(code, kind, node)
         plain = all(isinstance(item, ast.Name) for item in items)
         kinds_ok = all(not isinstance(k, Many) and k is not None for k in kind.items)
         declared = [isinstance(item, ast.Name) and self.locals.get(item.id) not in (None, kinds.NONE) for item in items]
