@@ -47,6 +47,7 @@ def port(
     dtypes: Sequence[str] = (),
     sizes: Sequence[Mapping[str, int]] = ({"B": 2, "T": 6}, {"B": 3, "T": 9}),
     names: Mapping[str, str] | None = None,
+    limit: int = 64,
     time_limit: float = 300.0,
 ) -> Port:
     """Translates the class of a module into C++ for LibTorch, with a test that compares both; as the command ``attentive-port``.
@@ -69,6 +70,7 @@ def port(
     returns; None: its mean square), with gradients clipped to the norm ``clip``.
     ``dtypes``: further runs, of "float64", "bfloat16" and "autocast".
     ``names``: values of names of the file, as texts of expressions, where a statement gives them that is not executed.
+    ``limit``: MiB that the recorded case may hold; more is needed for a module whose sizes are fixed and large.
     ``time_limit``: seconds.
 
     Raises PortError if the class has no source file or is not translated, and ValueError for arguments that cannot be written as
@@ -101,6 +103,7 @@ def port(
             train=train,
             loss=loss,
             clip=clip,
+            limit=limit,
             command=f"attentive.port({cls.__qualname__}({text}), …)",
         )
         problem = checked(options)
@@ -109,7 +112,9 @@ def port(
         work = {"options": dataclasses.asdict(options)}
         error, result = run(work, folder or Path(scratch) / "out", force=force, check=folder is None, limit=time_limit)
     if error:
-        raise PortError(error.replace("--force replaces a folder", "force=True replaces a folder"))
+        for option, argument in (("--force replaces", "force=True replaces"), ("more with --limit", "more with limit=")):
+            error = error.replace(option, argument)
+        raise PortError(error)
     found = {key: result[key] for key in ("files", "recognised", "composed", "never_ran", "unseeded", "notes")}
     return Port(folder=folder, **found)
 

@@ -328,6 +328,9 @@ def test_function(small, monkeypatch):
     assert written.never_ran == written.unseeded == []
     with pytest.raises(attentive.PortError, match="force=True"):
         attentive.port(module, x, out=small.parent / "out")
+    with pytest.raises(attentive.PortError, match="MiB, more than 1 .* limit="):
+        attentive.port(cls(512), torch.randn(1, 2, 512), out=small.parent / "large", limit=1)
+    assert not (small.parent / "large").exists()
     checked = attentive.port(cls, "randn(B, T, 4)", out=None, args={"width": 4}, composed=True)
     assert checked.folder is None
     assert checked.recognised == []

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from . import arrays, einops, kinds, modules, names, schema
+from . import arrays, einops, kinds, layers, modules, names, schema
 from .kinds import (
     UNKNOWN,
     Class,
@@ -1599,7 +1599,7 @@ class Expressions:
     def call_static(self, target, node):
         """A call of something that the source names."""
         if getattr(target, "makes_layer", False):
-            return self.weight_norm(node)
+            return self.normed(target, node)
         if isinstance(target, functools.partial):
             return self.call_partial(target, node)
         if target is functools.partial:
@@ -1654,14 +1654,18 @@ class Expressions:
             raise Refusal(f"operator.{name} has no translation", node)
         raise Refusal(f"the source of {name or target} is not at hand; only own classes and functions, torch, math and einops are translated", node)
 
-    def weight_norm(self, node):
-        """torch.nn.utils.weight_norm: the class of layers.py that stands for it."""
-        kind, dim = self.kind(node), next((k.value for k in node.keywords if k.arg == "dim"), node.args[2] if len(node.args) > 2 else None)
+    def normed(self, target, node):
+        """weight_norm or spectral_norm of torch.nn.utils: the class of layers.py that stands for what it makes."""
+        kind, function = self.kind(node), target.makes_layer
         if not isinstance(kind, Module):
-            raise Refusal("weight_norm of layers of several classes; write one call for each", node)
+            raise Refusal(f"{function} of layers of several classes; write one call for each", node)
         self.unit.need_class(kind.cls)
-        self.note(f"{self.unit.loaded.place(self.path, node.lineno)}: weight_norm makes a {kind.cls.__name__}, a class of its own")
-        return f"{names.holder(kind)}({self.code(node.args[0])}, {'0' if dim is None else '-1' if is_none(dim) else self.code(dim)})"
+        self.note(f"{self.unit.loaded.place(self.path, node.lineno)}: {function} makes a {kind.cls.__name__}, a class of its own")
+        _, values = layers.bound(function, target, *node.args, **{k.arg: k.value for k in node.keywords})
+        if values["dim"] is None or is_none(values["dim"]):
+            values["dim"] = layers.default_dim(function, self.kind(node.args[0]).cls)
+        given = [self.code(value) if isinstance(value, ast.AST) else repr(value) for value in values.values()]
+        return f"{names.holder(kind)}({', '.join([self.code(node.args[0]), *given])})"
 
     def from_pretrained(self, node):
         """nn.Embedding.from_pretrained."""

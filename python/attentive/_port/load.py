@@ -29,10 +29,11 @@ import typing
 import torch
 from torch import nn
 
+from . import layers
 from .kinds import Refusal
 from .record import HOOK, instrumented, number
 
-_weight_norm = torch.nn.utils.weight_norm
+_NORMS = {name: functools.reduce(getattr, name.split("."), torch.nn.utils) for name in layers.FUNCTIONS}
 PURE = (
     *(torch.device, torch.finfo, torch.iinfo, torch.cuda.is_available, torch.cuda.device_count, torch.backends.mps.is_available),
     *(importlib.util.find_spec, logging.getLogger),
@@ -117,7 +118,7 @@ class Loaded:
         self.sources, self.skipped, self.adopted = {}, [], {}
         self._settings, self._values = dict(settings or {}), {}
         self._find()
-        self._stand_in_for_weight_norm()
+        self._stand_in_for_norms()
         package = [folder.name for folder in reversed(list(_packages(self.main)))]
         name = ".".join([*package, pathlib.Path(path).stem]) if package and path.endswith(".py") else _free_name(self.main)
         self.namespace = types.ModuleType(name)
@@ -130,23 +131,31 @@ class Loaded:
         for name in self._settings:
             self._set(name, last=True)
 
-    def _stand_in_for_weight_norm(self):
-        """Until `plain_layers`, torch.nn.utils.weight_norm returns a layer of layers.py, which has the same parameters and numbers."""
+    def _stand_in_for_norms(self):
+        """Until `plain_layers`, the functions of layers.py return its layers, which have the parameters and numbers of PyTorch's."""
         self.layers, self.plain_layers = None, False
+        for function, original in _NORMS.items():
+            made = functools.partial(self._normed, function)
+            functools.update_wrapper(made, original).makes_layer = function
+            parts = function.split(".")
+            setattr(functools.reduce(getattr, parts[:-1], torch.nn.utils), parts[-1], made)
+            setattr(sys.modules[original.__module__], parts[-1], made)
 
-        def weight_norm(module, name="weight", dim=0):
-            if self.plain_layers:
-                return _weight_norm(module, name, dim)
-            if self.layers is None:
-                self.layers = sys.modules["attentive_port_layers"] = types.ModuleType("attentive_port_layers")
-                _loaded.append("attentive_port_layers")
-                self.execute(str(pathlib.Path(__file__).with_name("layers.py")), self.layers)
-            if name != "weight" or type(module) not in self.layers.CLASSES:
-                raise Refusal(f"weight_norm of {name} of a {type(module).__name__}; of Linear, Conv1d and Conv2d it is translated")
-            return self.layers.CLASSES[type(module)](module, -1 if dim is None else dim)
-
-        weight_norm.makes_layer = True
-        torch.nn.utils.weight_norm = sys.modules["torch.nn.utils.weight_norm"].weight_norm = weight_norm
+    def _normed(self, function, module, *given, **named):
+        if self.plain_layers:
+            return _NORMS[function](module, *given, **named)
+        if self.layers is None:
+            self.layers = sys.modules["attentive_port_layers"] = types.ModuleType("attentive_port_layers")
+            _loaded.append("attentive_port_layers")
+            self.execute(layers.__file__, self.layers)
+        tensor, values = layers.bound(function, _NORMS[function], module, *given, **named)
+        kind = type(module)
+        if tensor != "weight" or kind not in layers.LAYERS or getattr(module, "padding_mode", "zeros") != "zeros" or isinstance(getattr(module, "padding", 0), str):
+            few = ", ".join(layer.__name__ for layer in layers.LAYERS)
+            raise Refusal(f"{function} of {tensor} of a {kind.__name__}; of the weight of {few}, with padding of zeros by a number, it is translated")
+        if values["dim"] is None:
+            values["dim"] = layers.default_dim(function, kind)
+        return getattr(self.layers, layers.name_of(function, kind))(module, **values)
 
     @property
     def dropped(self):
@@ -528,7 +537,7 @@ def _free_name(path):
 
 def _read(path, module, loaded):
     """The file's code; magic lines and cells that are not Python become `pass`."""
-    text = pathlib.Path(path).read_text(encoding="utf-8-sig")
+    text = pathlib.Path(path).read_text(encoding="utf-8-sig") if path != layers.__file__ else layers.SOURCE
     source = Source(path, "", [], [], module)
     if not path.endswith(".ipynb"):
         source.text = text

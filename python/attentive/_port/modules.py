@@ -280,7 +280,7 @@ def call(cls, object, args, kwargs, module=None):
 
 _TENSORS = {"weight", "bias", "running_mean", "running_var", "num_batches_tracked", "in_proj_weight", "in_proj_bias", "q_proj_weight", "k_proj_weight",
             "v_proj_weight", "bias_k", "bias_v", "weight_ih", "weight_hh", "bias_ih", "bias_hh", "pos_weight"}  # fmt: skip
-_SIZES = ("kernel_size", "stride", "padding", "dilation")
+_SIZES = ("kernel_size", "stride", "padding", "dilation", "output_padding")
 _MEMBERS = {"out_proj", "self_attn", "multihead_attn", "linear1", "linear2", "norm1", "norm2", "norm3", "dropout1", "dropout2", "dropout3", "layers", "norm", "encoder", "decoder"}
 
 

@@ -35,6 +35,8 @@ def member(name, class_names=()):
     """A name of a member or a method."""
     if name == "clone":
         return "own_clone"  # Module has a clone_
+    if name[0].isdigit():
+        return "child_" + name  # of add_module
     return name + "_" if name in _WORDS or name in _MODULE_WORDS or name in class_names else name
 
 

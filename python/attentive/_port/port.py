@@ -210,7 +210,7 @@ def build(options, folder):
         settle(unit, driver, recorder, runs)
         unit.generate(trees)
     translation = text_of(options, loaded, unit, driver, notes)
-    recorder.paused = True
+    recorder.paused = loaded.plain_layers = True  # what is compared comes from PyTorch's own layers
     translation.unseeded, translation.computed = unseeded(driver)
     training = None
     if options.train:
@@ -275,7 +275,7 @@ def check_layers(driver, recorder):
         states.append(driver.make().state_dict())
     recorder.paused = False
     if list(states[0]) != list(states[1]) or not all(torch.equal(states[0][name], states[1][name]) for name in states[0]):
-        raise Refusal("weight_norm: the constructor treats its layers by their classes afterwards; initialise them before weight_norm")
+        raise Refusal("the constructor treats layers with weight_norm or spectral_norm by their classes; initialise them before these")
 
 
 def give_dim(module, inputs):

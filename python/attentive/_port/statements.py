@@ -1462,6 +1462,9 @@ class Statements:
             classes = tuple(self.static(item) for item in test.args[1].elts)
         classes, first = classes if isinstance(classes, tuple) else (classes,), True
         exact = by_name or hasattr(test, "exact")
+        if not exact:
+            asked = tuple(cls for cls in classes if cls is not None)
+            classes += tuple(cls for cls in self.unit.instances if issubclass(getattr(cls, "stands_for", type(None)), asked))
         own = [cls for cls in classes if cls is not None and is_own(cls)]
         for base, wanted in ((a, b) for a in self.unit.instances for b in own if is_own(a) and issubclass(a, b)):
             while is_own(base) and base is not wanted:

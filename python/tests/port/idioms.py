@@ -15,6 +15,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.nn.utils import parametrizations, spectral_norm
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
 try:
@@ -1972,3 +1973,38 @@ class Followed(nn.Module):
     def forward(self, x):
         self.follow()
         return self.leader(x) * self.follower(x)
+
+
+class Normed(nn.Module):
+    """A small critic of images with spectral and weight normalisation of both kinds."""
+
+    def __init__(self, classes, width=8, leak=0.2):
+        super().__init__()
+        self.leak = leak
+        self.down = nn.Sequential(
+            nn.utils.spectral_norm(nn.Conv2d(3, width, 3, stride=2, padding=1)),
+            nn.LeakyReLU(leak),
+            nn.utils.spectral_norm(nn.ConvTranspose2d(width, width, 4, 2, 1, bias=False), n_power_iterations=2),
+        )
+        self.classes = spectral_norm(nn.Embedding(classes, width))
+        self.score = nn.utils.parametrizations.spectral_norm(nn.Linear(width, 1))
+        self.line = nn.utils.parametrizations.weight_norm(nn.Conv1d(width, width, 3, padding=1))
+        self.up = nn.utils.weight_norm(nn.ConvTranspose1d(width, width, 4, 2, padding=1))
+        self.last = parametrizations.spectral_norm(nn.ConvTranspose1d(width, 2, 2), "weight", 3, eps=1e-6)
+        self.apply(self.first)
+        for module in self.modules():
+            if isinstance(module, (nn.Conv1d, nn.Conv2d)):
+                nn.init.constant_(module.bias, 0.1)
+
+    def first(self, module):
+        name = module.__class__.__name__
+        if isinstance(module, (nn.Linear, nn.Conv2d)):
+            nn.init.normal_(module.weight, 0.0, 0.3)
+        elif name.find("Embedding") != -1:
+            nn.init.orthogonal_(module.weight.data)
+
+    def forward(self, x, which):
+        y = F.leaky_relu(self.down(x), self.leak)
+        pooled = y.sum((2, 3))
+        score = self.score(pooled).squeeze(1) + (self.classes(which) * pooled).sum(1)
+        return score, self.last(self.up(self.line(y.mean(3))))

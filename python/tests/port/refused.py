@@ -207,7 +207,7 @@ class Parametrized(nn.Module):
 
     def __init__(self, width):
         super().__init__()
-        self.fc = parametrizations.weight_norm(nn.Linear(width, width))  # here
+        self.fc = parametrizations.orthogonal(nn.Linear(width, width))  # here
 
     def forward(self, x):
         return self.fc(x)
