@@ -165,7 +165,7 @@ class Loaded:
     @staticmethod
     def torch_names():
         """What an expression of the command line may use beside the file's own names."""
-        names = {k: v for k, v in vars(torch).items() if callable(v) or isinstance(v, torch.dtype) if not hasattr(builtins, k)}
+        names = {k: v for k, v in vars(torch).items() if callable(v) or isinstance(v, torch.dtype | float) if not hasattr(builtins, k)}
         return {**names, "torch": torch, "nn": nn, "F": nn.functional, "math": math, "types": types, "SimpleNamespace": types.SimpleNamespace}
 
     def evaluate(self, text, names=None, what=None):

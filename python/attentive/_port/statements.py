@@ -408,7 +408,7 @@ class Statements:
             if self.only_tells(value):
                 self.note_left_out(node, "which only prints")
                 return
-            if name == "print" or tells(value) or isinstance(function, ast.Attribute) and names.is_setting(self.kind(function.value)):
+            if name in ("print", "_log_api_usage_once") or tells(value) or isinstance(function, ast.Attribute) and names.is_setting(self.kind(function.value)):
                 return
             if super_call(value) is not None:
                 if super_call(value) == "__init__":
