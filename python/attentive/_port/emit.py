@@ -382,6 +382,8 @@ class Translator(Expressions, Statements):
         if parameter.default is None:
             return "{}"
         value = parameter.default
+        if kinds.makers(parameter.kind):
+            return schema.literal(names.maker_word(kind_of(value)))
         if layer := self.usual_layer(value):
             return layer
         if inspect.isfunction(value) and parameter.kind == kinds.CALLABLE:
@@ -393,6 +395,8 @@ class Translator(Expressions, Statements):
         given, code = self.kind(node), None
         if names.is_choice(kind):
             return self.whether_given(node)
+        if kinds.makers(kind):
+            return self.maker_word(node)
         if kind == kinds.CALLABLE and isinstance(given, Module):
             return f"[&](const torch::Tensor& x) {{ return {self.code(node)}->forward(x); }}"
         if kind == kinds.CALLABLE and isinstance(given, Function):
@@ -419,7 +423,20 @@ class Translator(Expressions, Statements):
         if isinstance(node, ast.IfExp):
             return f"{primary(self.condition(node.test))} ? {self.whether_given(node.body)} : {self.whether_given(node.orelse)}"
         kind = kinds.NONE if is_none(node) else self.kind(node)
-        return self.code(node) if names.is_choice(kind) else "true" if isinstance(kind, Class) else "false"
+        return self.condition(node) if names.is_choice(kind) or kinds.makers(kind) else "true" if kinds.makes(kind) or isinstance(kind, Class) else "false"
+
+    def maker_word(self, node):
+        """The word for a class, or a partial of one, that an expression is."""
+        node = self.choices.get(getattr(node, "id", None), node)
+        if isinstance(node, ast.IfExp):
+            return f"({self.condition(node.test)} ? {self.maker_word(node.body)} : {self.maker_word(node.orelse)})"
+        if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or) and len(node.values) == 2:
+            return f"({self.condition(node.values[0])} ? {self.maker_word(node.values[0])} : {self.maker_word(node.values[1])})"
+        kind = kinds.NONE if is_none(node) else self.kind(node)
+        if kinds.makers(kind):
+            return self.code(node)
+        word = schema.literal(names.maker_word(kind.kind if isinstance(kind, Optional) else kind))
+        return f'({self.condition(node)} ? {word} : "")' if names.is_choice(kind) else word
 
     def call_function(self, target, definition, node):
         """A call of an own function: inlined if it is one short expression, whose kinds may differ from call to call."""
@@ -1087,6 +1104,11 @@ class Unit:
             return Parameter(name, kind, default, "none")
         if isinstance(kind, Class | Function):
             return Parameter(name, kind, default, "static", kind.cls if isinstance(kind, Class) else kind.function)
+        if changed and (kinds.makers(kind) or names.is_choice(kind)):
+            kind = kinds.merge([kind, *self.assigned_makers(tree, name)])
+        if kinds.makers(kind):
+            text = "" if default is inspect.Parameter.empty else schema.literal(names.maker_word(kind_of(default)))
+            return Parameter(name, kind, default, text=text, changed=changed)
         if kind == kinds.Simple("module"):
             raise Refusal(f"{name} of {tree.name} is a Python module", argument, self.loaded.name(path))
         template = ""
@@ -1104,6 +1126,12 @@ class Unit:
         if default is not inspect.Parameter.empty:
             parameter.text = self.parameter_default(default, kind, argument, path)
         return parameter
+
+    def assigned_makers(self, tree, name):
+        """The kinds of the classes, and partials of them, that a function gives an argument's name."""
+        assigned = (n for n in ast.walk(tree) if isinstance(n, ast.Assign) and any(getattr(t, "id", None) == name for t in n.targets))
+        found = [self.recorder.kind(n.value) for n in assigned]
+        return [kind for kind in found if kind is not None and (kinds.makes(kind) or kinds.makers(kind))]
 
     @staticmethod
     def of_any_class(tree, name):
@@ -1205,7 +1233,7 @@ class Unit:
         """Fields of a config that have a C++ type: names with their kinds."""
         fields = {}
         for name, value in kind.fields().items():
-            field_kind = self.field_kinds.get((kind.name, name)) or kind_of(value)
+            field_kind = self.field_kinds.get((kind.name, name)) or (kind_of(value) if isinstance(kind.value, dict) else kind.field_kind(name))
             if field_kind == kinds.NONE or isinstance(field_kind, Class | Function | Many | Module) or field_kind == kinds.CALLABLE or not str(name).isidentifier():
                 continue
             if isinstance(field_kind, Config) and not field_kind.fields() or names.is_setting(field_kind):

@@ -130,6 +130,7 @@ class Expressions:
         if isinstance(node, ast.IfExp) and getattr(node, "uid", 0) < 0:
             return merge([self.kind(node.body), self.kind(node.orelse)])
         made = self.static(node.func) if isinstance(node, ast.Call) and getattr(node, "uid", 0) < 0 else None
+        made = made.func if isinstance(made, functools.partial) else made
         if inspect.isclass(made) and issubclass(made, nn.Module):
             return self.unit.resolve(Module(made), lambda: [])
         if isinstance(node, ast.Compare | ast.BoolOp) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)):
@@ -238,6 +239,14 @@ class Expressions:
         self.substitute(made, code, kind)
         return made
 
+    def static_name(self, value, place):
+        """A node that names a class, or a partial of one."""
+        name = ast.copy_location(ast.Name(f"{names.maker_word(kind_of(value))}()", ast.Load()), place)
+        name.uid = -next(self.unit.counter)
+        self.statics[name.id] = value
+        self.substitute(name, "", kind_of(value))
+        return name
+
     def operand(self, node):
         items = [self.kind(item) for item in node.elts] if isinstance(node, ast.Tuple | ast.List) else []
         if kinds.INT in items and any(isinstance(item, Tensor) for item in items) and all(item == kinds.INT or isinstance(item, Tensor) for item in items):
@@ -282,6 +291,8 @@ class Expressions:
             return f"{primary(code)}.item<bool>()"
         if names.is_choice(kind):
             return code
+        if kinds.makers(kind):
+            return f"!{primary(code)}.empty()"
         if isinstance(kind, Optional):
             inner = "" if kind.kind == kinds.STR or isinstance(kind.kind, List | Size | Tuple) else f" && *{primary(code)} != 0"
             return f"{primary(code)}.has_value()" + (f" && *{primary(code)}" if kind.kind == kinds.BOOL else inner)
@@ -882,6 +893,8 @@ class Expressions:
             return f"{'' if isinstance(sign, ast.Is) else '!'}{self.primary(left)}.is_same({self.code(right)})"
         if isinstance(sign, ast.Eq | ast.NotEq) and kind in (*kinds.NUMBERS, kinds.BOOL) and isinstance(self.constant(right), str):
             return "false" if isinstance(sign, ast.Eq) else "true"  # a flag that may be a word in Python
+        if kinds.makers(kind) and isinstance(sign, ast.Eq | ast.Is | ast.NotEq | ast.IsNot):
+            return f"{self.primary(left)} {'==' if isinstance(sign, ast.Eq | ast.Is) else '!='} {self.maker_word(right)}"
         if type(sign) not in _COMPARISONS or isinstance(kind, Class | Function | Config | Module) or kind in (kinds.CALLABLE, None):
             known = self.always(node)
             if known is None:
@@ -914,6 +927,8 @@ class Expressions:
             return ("!" if negated else "") + f"{self.primary(left)}{pointer}" if pointer else f"{self.primary(left)} {'!=' if negated else '=='} nullptr"
         if names.is_choice(kind):
             return ("" if negated else "!") + self.primary(left)
+        if kinds.makers(kind):
+            return ("!" if negated else "") + f"{self.primary(left)}.empty()"
         if isinstance(kind, Optional):
             return ("" if negated else "!") + f"{self.primary(left)}.has_value()"
         if kind == kinds.CALLABLE and kinds.NONE in self.raw_kinds(left):
@@ -1093,7 +1108,7 @@ class Expressions:
 
     def field(self, node, kind, name, owner):
         """A field of a struct, which is there where `node` reads it."""
-        optional = isinstance(self.unit.field_kinds.get((kind.name, name)), Optional) and not isinstance(self.kind(node), Optional)
+        optional = isinstance(self.unit.struct_fields(kind).get(name), Optional) and not isinstance(self.kind(node), Optional)
         return f"{owner}.{identifier(name)}{'.value()' if optional else ''}"
 
     def entry_by_word(self, value, kind, index, node):
@@ -1108,10 +1123,11 @@ class Expressions:
         chosen = "".join(f"{test} ? {text} : " for test, text in zip(tests, texts, strict=False))
         return f"({chosen}{last})" if texts else last
 
-    def check_entry(self, word, entries, owner):
+    def check_entry(self, word, entries, owner=None):
         """Writes that a word must be an entry; returns the test of each."""
         tests = [f"{word} == {self.literal(name)}" for name in entries]
-        self.out(f"TORCH_CHECK({' || '.join(tests)}, {word}, {self.literal(f' is no entry of {owner}')});")
+        what = f" is no entry of {owner}" if owner else f" is none of {', '.join(entries)}"
+        self.out(f"TORCH_CHECK({' || '.join(tests)}, {word}, {self.literal(what)});")
         return tests
 
     def by_word(self, node):
@@ -1123,7 +1139,7 @@ class Expressions:
             return None
         word = self.code(node.slice)
         words = [self.constant(key) for key, _ in pairs]
-        self.check_entry(word, words, ", ".join(words))
+        self.check_entry(word, words)
         chosen = pairs[-1][1]
         for key, item in reversed(pairs[:-1]):
             test = ast.copy_location(ast.Compare(node.slice, [ast.Eq()], [key]), node)
@@ -1282,6 +1298,8 @@ class Expressions:
         target = self.static(function)
         if target is not None:
             return self.call_static(target, node)
+        if (choice := self.made_by_word(node)) is not None:
+            return self.code(choice)
         kind = self.kind(function)
         held = self.cls.members.get(function.attr) if self.cls and isinstance(function, ast.Attribute) and self.is_self(function.value) else None
         if any(map(names.is_any_module, (kind, held))):
@@ -1314,6 +1332,8 @@ class Expressions:
             if isinstance(owner, List | Size | Map | kinds.Set) or is_numbers(owner) and function.attr in ("index", "count") or (isinstance(owner, Config) and function.attr in ("get", "items", "keys", "values")) or owner in (kinds.STR, *kinds.NUMBERS) or (
                 isinstance(function.value, ast.Name) and function.value.id in self.displays):
                 return self.container_method(node, owner)
+            if isinstance(owner, Config) and isinstance(inspect.getattr_static(type(owner.value), function.attr, None), staticmethod):
+                return self.call_static(getattr(owner.value, function.attr), node)
             if isinstance(owner, Config) and inspect.isfunction(getattr(type(owner.value), function.attr, None)):
                 return self.plain_method(getattr(type(owner.value), function.attr), [function.value, *node.args], node)
         if isinstance(kind, Module):
@@ -1635,6 +1655,8 @@ class Expressions:
             return self.checkpointed(definition[1], node) or self.call_function(target, definition, node)
         if name == "cast" and module == "typing":
             return self.code(node.args[1])
+        if name in ("copy", "deepcopy") and module == "copy" and isinstance(self.kind(node), Config):
+            return f"{self.kind(node).name}({self.code(node.args[0])})"
         if name == "deepcopy" and module == "copy":
             self.unit.helper("copy_of")
             self.unit.copies = True
@@ -1891,6 +1913,8 @@ class Expressions:
 
     def synthetic(self, value, node):
         """A node that stands for a Python value."""
+        if kinds.makes(kind_of(value)):
+            return self.static_name(value, node)
         return self.stand_for(self.literal(value, node) if value is not None else "{}", kind_of(value), node, value)
 
     def call_class(self, cls, node):
@@ -2108,25 +2132,55 @@ class Expressions:
         choice = self.chosen_call(node)
         node = choice or node
         if choice is not None or isinstance(node, ast.IfExp) and isinstance(merge([self.kind(node.body), self.kind(node.orelse)]), Many):
-            self.out(f"if ({self.condition(node.test)}) {{")
-            for part, end in ((node.body, "} else {"), (node.orelse, "}")):
-                self.depth += 1
-                self.push(name, part)
-                self.depth -= 1
-                self.out(end)
+            self.each_choice(node, lambda part: self.push(name, part))
         else:
             self.out(f"{name}->push_back({self.module_text(node)});")
 
+    def each_choice(self, node, put):
+        """Writes an if with a branch for each part of a choice, which `put` writes."""
+        head = f"if ({self.condition(node.test)}) {{"
+        while isinstance(node, ast.IfExp):
+            self.out(head)
+            self.depth += 1
+            put(node.body)
+            self.depth -= 1
+            node = node.orelse
+            head = f"}} else if ({self.condition(node.test)}) {{" if isinstance(node, ast.IfExp) else "} else {"
+        self.out(head)
+        self.depth += 1
+        put(node)
+        self.depth -= 1
+        self.out("}")
+
     def chosen_call(self, node):
-        """The call of a name that stands for one of two classes, as a choice between two calls; None for anything else."""
+        """The call of a name that stands for one of several classes, as a choice between calls; None for anything else."""
         choice = self.choices.get(getattr(node.func, "id", None)) if isinstance(node, ast.Call) else None
         if choice is None:
-            return None
+            return self.made_by_word(node)
         calls = (ast.copy_location(ast.Call(part, node.args, node.keywords), node) for part in (choice.body, choice.orelse))
         node = ast.copy_location(ast.IfExp(choice.test, *calls), node)
         for part in (node, node.body, node.orelse):
             part.uid = -next(self.unit.counter)
         return node
+
+    def made_by_word(self, node):
+        """The call of an expression that is a word for one of several classes, or partials of them, as a choice between calls; else None."""
+        found = kinds.makers(self.kind(node.func)) if isinstance(node, ast.Call) and self.static(node.func) is None else ()
+        if not found:
+            return None
+        words, chosen = list(map(names.maker_word, found)), None
+        self.check_entry(self.code(node.func), words)
+        for kind in reversed(found):
+            name = self.static_name(kind.cls if isinstance(kind, Class) else kind.function, node)
+            call = ast.copy_location(ast.Call(name, node.args, node.keywords), node)
+            call.uid = -next(self.unit.counter)
+            if chosen is not None:
+                test = self.stand_for(f"{self.primary(node.func)} == {schema.literal(names.maker_word(kind))}", kinds.BOOL, node, UNKNOWN)
+                chosen = ast.copy_location(ast.IfExp(test, call, chosen), node)
+                chosen.uid = -next(self.unit.counter)
+            else:
+                chosen = call
+        return chosen
 
     def parameter(self, node):
         """The text of an nn.Parameter, or of one of an expression."""
@@ -2220,13 +2274,24 @@ class Expressions:
         finish = self.unit.loaded.definition(getattr(cls, "__post_init__", None))
         computes = finish and any(isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store) for n in ast.walk(finish[1]))
         if not plain or computes and self.path == DRIVER:
-            return f"{kind.name}{{}}"  # of the command line: its values are the defaults
+            return self.recorded_struct(self.unit.recorder.kind(node) or kind)  # of the command line
         if computes:
             raise Refusal(f"{cls.__name__}(...) computes fields in __post_init__; make it a function that returns them, or hand the object over", node)
         given = {keyword.arg: keyword.value for keyword in node.keywords}
         order = list(kind.fields())
         given.update(zip(order, self.starless(node.args), strict=False))
         return self.struct_text(kind, given, node)
+
+    def recorded_struct(self, kind):
+        """A config with the values that it had; those of the first of its kind are the defaults."""
+        held, given = self.unit.structs[kind.name], []
+        for name, field in self.unit.struct_fields(held).items():
+            value, usual = kind.fields().get(name), held.fields()[name]
+            if value is usual or isinstance(field, Config | Tensor) or not isinstance(field, Optional) and kind_of(value) == kind_of(usual) and value == usual:
+                continue
+            if value is not None:
+                given.append(f".{identifier(name)} = {self.literal(value)}")
+        return f"{kind.name}{{{', '.join(given)}}}"
 
     # Built-in functions.
 

@@ -38,6 +38,7 @@ PACKED, FORMAT, GENERATOR = Simple("packed sequence"), Simple("memory format"), 
 OPTIONS = Simple("options")  # of a layer of PyTorch, in C++
 NUMBERS = (INT, FLOAT, BOOL)
 _lambdas = {}  # one function for each lambda of the source, which Python makes anew whenever it runs
+_partials = {}  # one object for equal ones
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,9 +99,12 @@ class Config(Kind):
     """An object that only holds values: a dataclass's, a namespace, a dict with words as keys."""
 
     inner_names = {}  # of namespaces within namespaces, by their ids
+    seen = {}  # by class: its objects, by their ids
 
     def __init__(self, value):
         self.value = value
+        if type(value).__name__ not in _ANONYMOUS:
+            self.seen.setdefault(type(value), {})[id(value)] = value
         inner = value if isinstance(value, dict) else getattr(value, "__dict__", {})
         for name, item in inner.items():
             if isinstance(name, str) and type(item).__name__ in _ANONYMOUS:
@@ -119,6 +123,11 @@ class Config(Kind):
     def name(self):
         name = type(self.value).__name__
         return self.inner_names.get(id(self.value), "Config") if name in _ANONYMOUS else name
+
+    def field_kind(self, name):
+        """The kind that holds a field of all objects of the class."""
+        objects = self.seen.get(type(self.value), {}).values()
+        return merge([kind_of(getattr(other, name, None)) for other in objects] or [kind_of(self.fields()[name])])
 
     def fields(self):
         """Name and value of each field."""
@@ -224,7 +233,10 @@ def kind_of(value):
             return Function(_lambdas.setdefault(value.__code__, value))
         return CALLABLE if "<" in name or inspect.ismethod(value) else Function(value)
     if isinstance(value, functools.partial):
-        return Function(value)
+        try:
+            return Function(_partials.setdefault((value.func, value.args, *sorted(value.keywords.items())), value))
+        except TypeError:  # of what has no hash, or no order
+            return Function(value)
     return map_kind(value) or Config(value)
 
 
@@ -240,6 +252,18 @@ def map_kind(value):
     return Map(key, item, comparable and list(value) == sorted(value))
 
 
+def makes(kind):
+    """The class of the modules that a class or a partial of one makes; None for any other kind."""
+    cls = kind.cls if isinstance(kind, Class) else getattr(kind.function, "func", None) if isinstance(kind, Function) else None
+    return cls if isinstance(cls, type) and issubclass(cls, nn.Module) else None
+
+
+def makers(kind):
+    """The classes and partials that one name stands for, which C++ tells apart by words; () for any other kind."""
+    some = [k for k in kind.kinds if k != NONE] if isinstance(kind, Many) else []
+    return tuple(some) if len(some) > 1 and all(map(makes, some)) else ()
+
+
 def merge(kinds):
     """One kind for all; None for none."""
     kinds = [isinstance(kind, Config) and map_kind(kind.value) or kind for kind in kinds]  # a dict that was empty when it was seen
@@ -253,6 +277,8 @@ def merge(kinds):
     if all(isinstance(kind, Set) for kind in some) and len(kinds) == len(some):
         return Set(merge([kind.item for kind in some]), all(kind.sorted for kind in some))
     first = some[0]
+    if all(map(makes, some)):
+        return Many(tuple(some)) if len(some) > 1 else Optional(first)
     if len(some) == 1 and isinstance(first, Function):
         return CALLABLE
     if len(some) == 1:

@@ -104,6 +104,8 @@ def cpp_type(kind: Kind | None, node=None):
         return "torch::Tensor"
     if is_choice(kind):
         return "bool"
+    if kinds.makers(kind):
+        return "std::string"
     if isinstance(kind, Optional):
         return f"std::optional<{cpp_type(kind.kind, node)}>"
     if isinstance(kind, Size):
@@ -132,7 +134,18 @@ def cpp_type(kind: Kind | None, node=None):
 
 def is_choice(kind):
     """Whether it is a class or None: in C++, whether there is one."""
-    return isinstance(kind, Optional) and isinstance(kind.kind, kinds.Class)
+    return isinstance(kind, Optional) and (isinstance(kind.kind, kinds.Class) or kinds.makes(kind.kind) is not None)
+
+
+def maker_word(kind):
+    """The word that stands for a class or a partial of one where it may be another."""
+    if kind == kinds.NONE:
+        return ""
+    if isinstance(kind, kinds.Class):
+        return kind.cls.__name__
+    text = lambda value: value.__name__ if isinstance(value, type) else repr(value)
+    given = [*map(text, kind.function.args), *(f"{name}={text(value)}" for name, value in kind.function.keywords.items())]
+    return f"{kind.function.func.__name__}({', '.join(given)})"
 
 
 def nothing(kind, node=None):

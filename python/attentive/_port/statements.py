@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from . import kinds, modules, names, schema
-from .expressions import is_none, super_call
+from .expressions import is_none, recalled, super_call
 from .kinds import Class, Config, Function, List, Many, Map, Module, Optional, Refusal, Size, Tensor, Tuple, is_own, merge, primary
 from .names import cpp_type, identifier
 
@@ -133,7 +133,8 @@ class Statements:
         """Whether no part of a statement ran, which follows an `if` that returns."""
         if self.blind or not isinstance(node, ast.stmt):
             return False
-        parts = [n for n in ast.walk(node) if isinstance(n, ast.Name | ast.Attribute | ast.Call | ast.Compare | ast.Constant) and isinstance(getattr(n, "ctx", None) or ast.Load(), ast.Load)]
+        whole = node.value or ast.Pass() if isinstance(node, ast.AnnAssign) else node
+        parts = [n for n in ast.walk(whole) if isinstance(n, ast.Name | ast.Attribute | ast.Call | ast.Compare | ast.Constant) and isinstance(getattr(n, "ctx", None) or ast.Load(), ast.Load)]
         return bool(parts) and all(self.unit.recorder.kind(n) is None and getattr(n, "uid", None) not in self.substituted for n in parts)
 
     def statement(self, node):
@@ -394,6 +395,12 @@ class Statements:
         if isinstance(value, ast.Call):
             function = value.func
             name = getattr(self.static(function), "__name__", "")
+            if getattr(function, "attr", "") == "extend" and self.listed(function.value) == Module(nn.ModuleList):
+                self.fill(nn.ModuleList, self.code(function.value), value)
+                return
+            if getattr(function, "attr", "") == "append" and isinstance(self.kind(function.value), List) and (choice := self.chosen_call(value.args[0])):
+                self.each_choice(choice, lambda part: self.out(f"{self.container_method(recalled(value, function, [part], []), self.kind(function.value))};"))
+                return
             if name == "setattr" and self.is_self(value.args[0]):
                 self.set_named(value.args[1], value.args[2], node)
                 return
@@ -703,6 +710,12 @@ class Statements:
             self.statics[name] = classes
             self.local_names.discard(name)
             return
+        own = next((p for p in self.signature().parameters if p.name == name and p.changed), None)
+        if kinds.makers(kind) or own is not None and kinds.makers(own.kind):
+            new = name not in self.locals and own is None
+            self.out(f"{'std::string ' if new else ''}{identifier(name)} = {self.maker_word(value)};")
+            self.locals.setdefault(name, kind)
+            return
         if isinstance(kind, Class | Function):
             self.statics[name] = kind.cls if isinstance(kind, Class) else kind.function
             self.local_names.discard(name)
@@ -803,7 +816,8 @@ class Statements:
         empty = isinstance(value, ast.Call) and not value.args and not value.keywords
         parents = [node for node in ast.walk(self.function) for child in ast.iter_child_nodes(node)
                    if isinstance(child, ast.Name) and child.id == name and isinstance(child.ctx, ast.Load)]
-        filled = [node for node in parents if isinstance(node, ast.Call) and self.static(node.func) is nn.Sequential]
+        base = self.cls is not None and self.cls.base is nn.Sequential
+        filled = [node for node in parents if isinstance(node, ast.Call) and (self.static(node.func) is nn.Sequential or base and super_call(node) == "__init__")]
         entries = [node for node in parents if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)]
         only = filled and len(filled) + len(entries) == len(parents)
         return empty and only and all(isinstance(layer, nn.Module) for layer in kind.fields().values())
@@ -1082,7 +1096,10 @@ class Statements:
         kind, recorder = self.kind(value), self.cls
         value = self.chosen_call(value) or self.and_or(value) or self.by_word(value) or value
         if isinstance(value, ast.IfExp) and isinstance(merge([kind, self.unit.attribute_kind(recorder, name)]), Module | Many):
-            self.if_member(name, value, node)
+            if kinds.makers(self.kind(getattr(node.value, "func", node.value))):
+                self.each_choice(value, lambda part: self.set_member(name, part, node))
+            else:
+                self.if_member(name, value, node)
             return
         if kind == kinds.NONE or is_none(value):
             known = self.unit.attribute_kind(recorder, name)
@@ -1098,6 +1115,10 @@ class Statements:
             return
         if isinstance(kind, Config) and type(kind.value).__module__.startswith("torch.optim"):
             self.note(f"{self.unit.loaded.place(self.path, node.lineno)}: self.{name} was left out, an optimizer")
+            return
+        if kinds.makers(known := merge([kind, self.unit.attribute_kind(recorder, name)])):
+            recorder.set(name, known)
+            self.out(f"{self.member(name)} = {self.maker_word(value)};")
             return
         if isinstance(kind, Class | Function):
             recorder.statics[name] = kind.cls if isinstance(kind, Class) else kind.function
@@ -1269,6 +1290,9 @@ class Statements:
             self.out(f"{whole}.index_put_({at}, {whole}.index({at}).{operation}({self.code(value)}));")  # what tensors index is a copy
             return
         inner = kind.kind if isinstance(kind, Optional) else kind
+        if self.listed(target) == Module(nn.ModuleList) and plain == "+=":
+            self.fill(nn.ModuleList, self.target_text(target), ast.copy_location(ast.Call(target, [value], []), node))
+            return
         if isinstance(inner, List) and plain == "+=":
             self.unit.helper("joined")
             text = self.target_text(target)

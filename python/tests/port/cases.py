@@ -216,6 +216,8 @@ CLASSES = [
     idiom("OldWays", "8, 12", "randn(B, T, 8), arange(B)"),
     idiom("Routed", "8, 4, 2", "randn(B, T, 8)"),
     idiom("Followed", "8", "randn(B, T, 8)"),
+    idiom("HandedLayers", "8", "randn(B, 3, 8, 8)"),
+    idiom("ConfiguredStages", "[StageSettings(8, 2), StageSettings(10, 1, stretch=1.5, wide=3)]", "randn(B, 3, 6, 6)"),
     idiom("Normed", "5", "randn(B, 3, 8, 8), randint(0, 5, (B,))"),
     idiom("Stages", "8", "randn(B, 2 * T, 8)"),
     idiom("FrozenTable", "8, 2, 8", "randn(B, T, 8), arange(B) + 1"),

@@ -2008,3 +2008,120 @@ class Normed(nn.Module):
         pooled = y.sum((2, 3))
         score = self.score(pooled).squeeze(1) + (self.classes(which) * pooled).sum(1)
         return score, self.last(self.up(self.line(y.mean(3))))
+
+
+class ChannelNorm(nn.LayerNorm):
+    """Over the channels of an image."""
+
+    def forward(self, x):
+        return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
+class ConvUnit(nn.Sequential):
+    """A convolution with the normalisation and activation that it is given."""
+
+    def __init__(self, cin, cout, kernel=3, norm=nn.BatchNorm2d, act=nn.ReLU, inplace=True, bias=None):
+        if bias is None:
+            bias = norm is None
+        layers = [nn.Conv2d(cin, cout, kernel, padding=kernel // 2, bias=bias)]
+        if norm is not None:
+            layers.append(norm(cout))
+        if act is not None:
+            params = {} if inplace is None else {"inplace": inplace}
+            layers.append(act(**params))
+        super().__init__(*layers)
+        self.width = cout
+
+
+class ChannelGate(nn.Module):
+    def __init__(self, width, act=nn.ReLU, last=nn.Sigmoid):
+        super().__init__()
+        self.squeeze = nn.Conv2d(width, width // 2, 1)
+        self.act = act()
+        self.expand = nn.Conv2d(width // 2, width, 1)
+        self.last = last()
+
+    def forward(self, x):
+        return x * self.last(self.expand(self.act(self.squeeze(x.mean((2, 3), keepdim=True)))))
+
+
+class GatedStage(nn.Module):
+    def __init__(self, width, act, norm=None, gate=ChannelGate):
+        super().__init__()
+        if norm is None:
+            norm = functools.partial(nn.BatchNorm2d, eps=0.01)
+        self.norm_layer = norm
+        self.before = norm(width)
+        self.unit = ConvUnit(width, width, norm=norm, act=act)
+        self.gate = gate(width, last=nn.Hardsigmoid if act is nn.Hardswish else nn.Sigmoid)
+        self.after = self.norm_layer(width)
+
+    def forward(self, x):
+        return x + self.after(self.gate(self.unit(self.before(x))))
+
+
+class HandedLayers(nn.Module):
+    """Layers made by classes and partials that are handed over, of which each user gives others."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.stem = ConvUnit(3, width, norm=None, act=nn.Hardswish)
+        self.stages = nn.Sequential(
+            GatedStage(width, nn.ReLU),
+            GatedStage(width, nn.Hardswish, functools.partial(ChannelNorm, eps=1e-6)),
+            GatedStage(width, nn.SiLU, nn.InstanceNorm2d, gate=functools.partial(ChannelGate, act=nn.GELU)),
+        )
+        self.head = ConvUnit(width, 4, 1, act=None, inplace=None)
+
+    def forward(self, x):
+        return self.head(self.stages(self.stem(x)))
+
+
+class StageSettings:
+    """A stage of ConfiguredStages."""
+
+    def __init__(self, width, depth, block=None, stretch=1.0, wide=None):
+        self.width = self.rounded(width * stretch)
+        self.depth, self.block, self.wide = depth, block or ChannelGate, wide
+
+    @staticmethod
+    def rounded(value, to=4):
+        return max(to, int(value + to / 2) // to * to)
+
+
+class NamedUnits(nn.Sequential):
+    def __init__(self, cin, cout, gated, norm):
+        layers: OrderedDict[str, nn.Module] = OrderedDict()
+        layers["a"] = ConvUnit(cin, cout, norm=norm)
+        if gated:
+            layers["gate"] = ChannelGate(cout)
+        layers["b"] = ConvUnit(cout, cout, 1, norm=norm, act=None)
+        super().__init__(layers)
+
+
+class ConfiguredStages(nn.Module):
+    """Stages made of a list of objects, which are copied and changed; lists that begin empty in a loop; ModuleLists that grow."""
+
+    def __init__(self, stages, norm=None):
+        super().__init__()
+        norm = norm or functools.partial(nn.BatchNorm2d, momentum=0.2)
+        self.blocks, width = nn.ModuleList(), 3
+        self.tops = nn.ModuleList()
+        for setting in stages:
+            stage: list[nn.Module] = []
+            mine = copy.copy(setting)
+            mine.width = setting.rounded(setting.width * 1.5)
+            for _ in range(mine.depth):
+                stage.append(NamedUnits(width, mine.width, mine.wide is None, norm))
+                width = mine.width
+            self.blocks += [nn.Sequential(*stage)]
+            self.tops.extend([mine.block(width) for _ in range(2)])
+            if mine.wide is not None:
+                self.wide = nn.Conv2d(width, width // mine.wide, 1)
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        for top in self.tops[2:]:
+            x = top(x)
+        return self.wide(x)
