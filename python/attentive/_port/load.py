@@ -152,11 +152,19 @@ class Loaded:
         for name, original in _DISTRIBUTIONS.items():
             made = vars(module)[name]
             if isinstance(made, type):
-                made.__new__ = lambda cls, *given, made=original, **named: made(*given, **named) if self.plain_layers else object.__new__(cls)
+                made.__new__ = lambda cls, *given, original=original, **named: self._distribution(
+                    original, torch.Tensor, lambda *_, **__: object.__new__(cls), *given, **named)
             else:
-                made = functools.wraps(made)(lambda *given, made=made, plain=original: (plain if self.plain_layers else made)(*given))
+                made = functools.wraps(made)(lambda *given, original=original, made=made: self._distribution(original, module.Normal, made, *given))
             for place in (torch.distributions, sys.modules[original.__module__]):
                 setattr(place, name, made)
+
+    def _distribution(self, original, wanted, make, *given, **named):
+        if self.plain_layers:
+            return original(*given, **named)
+        if not all(value is None or isinstance(value, wanted) for value in (*given, *named.values())):
+            raise Refusal(f"torch.distributions.{original.__name__} is translated of {'tensors' if wanted is torch.Tensor else 'two Normal'} alone")
+        return make(*given, **named)
 
     def _normed(self, function, module, *given, **named):
         if self.plain_layers:

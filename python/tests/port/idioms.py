@@ -2050,7 +2050,7 @@ class InTurn(nn.Sequential):
         return x
 
 
-class Named(nn.Module):
+class ByTheirNames(nn.Module):
     """Copies of a layer, layers of two arguments in turn, and layers by their names."""
 
     def __init__(self, width, count, wanted=("1", "2")):
@@ -2140,7 +2140,7 @@ class KeepsKeys(nn.Module):
         return x * self.keys
 
 
-class Around(nn.Module):
+class Telling(nn.Module):
     """A wrapper that tells a layer something if it is of a class that wants to know."""
 
     def __init__(self, width):
@@ -2168,7 +2168,7 @@ class ToldOnly(nn.Module):
         super().__init__()
         self.width = width
         self.keeps, self.plain = KeepsKeys(width), nn.Sequential(nn.Linear(width, width), nn.Tanh())
-        self.around = nn.ModuleList([Around(width), Around(width)])
+        self.around = nn.ModuleList([Telling(width), Telling(width)])
 
     def forward(self, x):
         x = self.around[0](x, self.keeps, True)
