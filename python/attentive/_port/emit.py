@@ -9,7 +9,7 @@ import re
 import torch
 from torch import nn
 
-from . import attend, kinds, modules, names, schema
+from . import attend, distributions, kinds, modules, names, schema
 from .expressions import Expressions, is_none, super_call
 from .kinds import UNKNOWN, Class, Config, Function, List, Many, Module, Optional, Refusal, Size, Tensor, Tuple, is_own, kind_of, merge, primary
 from .names import cpp_type, identifier
@@ -76,6 +76,7 @@ class Translator(Expressions, Statements):
         self.words = {}  # locals that are one string that the source writes
         self.declarations, self.dicts, self.displays, self.pointers, self.promoted, self.kept_lists, self.popped = {}, {}, {}, set(), set(), set(), set()
         self.blind, self.base_call, self.stars, self.class_words, self.any_calls, self.choices = False, "", {}, {}, set(), {}
+        self.told_gradient = set()  # locals that are an nn.Parameter with requires_grad
         self.named_layers = set()  # local dicts of layers by their names
         self.references = set()  # names that are a torch::nn::Module&
         self.partials = {}  # locals that are functools.partial(...) and are only called
@@ -238,7 +239,8 @@ class Translator(Expressions, Statements):
             if self.is_self(node.func.value) and self.cls is not None:
                 method = getattr(self.cls.cls, node.func.attr, None)
                 return inspect.isfunction(method) and self.unit.may_draw(method)
-            return schema.draws(node.func.attr, [], {}, "torch")
+            method = getattr(type(owner.value), node.func.attr, None) if isinstance(owner := self.kind(node.func.value), Config) else None
+            return self.unit.may_draw(method, ("sample",)) if inspect.isfunction(method) else schema.draws(node.func.attr, [], {}, "torch")
         return False
 
     def draw_order(self, statement):
@@ -637,8 +639,7 @@ class ClassTranslation:
 
     def argument_members(self, argument):
         """Members that the constructor sets to an argument."""
-        return {t.attr for n in ast.walk(self.methods["__init__"]) if isinstance(n, ast.Assign) and isinstance(n.value, ast.Name) and n.value.id == argument
-                for t in n.targets if isinstance(t, ast.Attribute)}
+        return {member for member, given in kept_arguments(self.methods["__init__"]) if given == argument}
 
     def method(self, name):
         tree = self.methods.get(name)
@@ -700,6 +701,12 @@ class ClassTranslation:
         """What copy_of calls."""
         out = ["  std::shared_ptr<torch::nn::Module> clone(const std::optional<torch::Device>& = std::nullopt) const override {",
                f"    auto copy = std::make_shared<{name}Impl>(*this);"]
+        if self.base in (nn.Sequential, nn.ModuleList, nn.ModuleDict):  # whose layers the copy would share
+            made = "__init__" in self.methods or self.base is nn.ModuleDict
+            layers = "named_children()[n].key(), (begin() + n)->clone()" if self.base is nn.Sequential else "(*this)[n]->clone()"
+            lines = [f'    C10_THROW_ERROR(NotImplementedError, "{name} is not copied");'] if made else [
+                out[1].replace("*this", ""), f"    for (size_t n = 0; n < size(); ++n) copy->push_back({layers});", "    return copy;"]
+            return [out[0], *lines, "  }", ""]
         example = next(iter(self.unit.instances.get(self.cls, {}).values()), None)
         inherited = {} if is_own(self.base) or example is None else {
             **{n: Tensor() for where in (example._parameters, example._buffers) for n, value in where.items() if value is not None},
@@ -731,6 +738,14 @@ class ClassTranslation:
             first = "{nullptr}" if isinstance(kind, Module) or name in template else initial.get(kind, "")
             types.setdefault(head, []).append(self.unit.member_name(name) + first)
         return [f"  {head} {', '.join(declared)};" for head, declared in types.items()]
+
+
+def kept_arguments(constructor):
+    """The names of attributes that a constructor sets to a name, with that name."""
+    for node in (n for n in ast.walk(constructor) if isinstance(n, ast.Assign)):
+        for target in node.targets:
+            pairs = zip(target.elts, node.value.elts, strict=False) if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple) else [(target, node.value)]
+            yield from ((kept.attr, given.id) for kept, given in pairs if isinstance(kept, ast.Attribute) and isinstance(given, ast.Name))
 
 
 def any_default(parameter):
@@ -830,8 +845,7 @@ class Unit:
         if init is None or len(instances) < 2:
             return [({}, instances)]
         arguments = {a.arg for a in init.args.args}
-        handed = [t.attr for n in ast.walk(init) if isinstance(n, ast.Assign) and isinstance(n.value, ast.Name) and n.value.id in arguments
-                  for t in n.targets if isinstance(t, ast.Attribute)]
+        handed = [member for member, given in kept_arguments(init) if given in arguments]
         differing = [name for name in handed if len({type(m._modules.get(name)) for m in instances if name in m._modules}) > 1]
         if not differing:
             return [({}, instances)]
@@ -1039,8 +1053,8 @@ class Unit:
         if arguments.vararg is not None:
             kind = recorder.argument(tree, arguments.vararg.arg, owners)
             if isinstance(kind, List) or (kinds.is_tensors(kind) or kinds.is_numbers(kind)):
-                kind = kind if isinstance(kind, List) else List(merge(list(kind.items)))
-                parameters.append(Parameter(arguments.vararg.arg, List(kind.item)))
+                kind = kind if isinstance(kind, List) else List(merge(list(kind.items)), len(kind.items))
+                parameters.append(Parameter(arguments.vararg.arg, kind))
             elif not (isinstance(kind, Tuple) and not kind.items) and kind is not None:
                 raise Refusal(f"{tree.name} takes *{arguments.vararg.arg}; name its arguments", tree, self.loaded.name(path))
         for argument in arguments.kwonlyargs:
@@ -1209,12 +1223,12 @@ class Unit:
         template = [f"template <{', '.join(words)}>"] if words else []
         self.items.append(("function", name, [*documentation(ast.get_docstring(tree)), *template, head, *indented(translator.lines, 1), "}"]))
 
-    def may_draw(self, function):
-        """Whether the text of an own function mentions anything that draws."""
+    def may_draw(self, function, further=("nn.", "self.", "layer")):
+        """Whether the text of an own function mentions anything that draws, or whose text is elsewhere."""
         if function not in self._may_draw:
             definition = self.loaded.definition(function)
             text = ast.unparse(definition[1]).lower() if definition else "rand"
-            self._may_draw[function] = any(word in text for word in ("drop", "rand", "bernoulli", "multinomial", "normal_", "uniform_", "nn.", "self.", "layer"))
+            self._may_draw[function] = any(word in text for word in ("drop", "rand", "bernoulli", "multinomial", "normal_", "torch.normal", "uniform_", *further))
         return self._may_draw[function]
 
     # What the text needs beside itself.
@@ -1294,7 +1308,7 @@ class Unit:
         plans, declined = self.found[uid]
         for plan in plans:
             self.recognised.append(f"{self.loaded.place(translator.path, plan.line)}: {getattr(plan, 'summary', 'softmax(q k^T) v')}")
-        for item in declined:
+        for item in declined if translator.path != distributions.__file__ else ():
             text = f"{self.loaded.place(translator.path, item.line)}: {item.why}"
             if text not in self.composed:
                 self.composed.append(text)

@@ -44,6 +44,9 @@ _COMPARISONS = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.G
 _CONTAINERS = (nn.ModuleList, nn.Sequential)
 _FILLED = (*_CONTAINERS, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
 DRIVER = "the command line"  # the name of the file that the options of the command line stand for
+_CMATH = {name: name for name in (
+    "acos acosh asin asinh atan atan2 atanh cbrt copysign cos cosh erf erfc exp exp2 expm1 fmod hypot isfinite isinf isnan lgamma log log10 log1p "
+    "log2 nextafter pow remainder sin sinh sqrt tan tanh").split()} | {"fabs": "abs", "gamma": "tgamma"}
 _SCALAR_NUMPY = set("sqrt log exp power ceil floor log2 log10 sin cos tan tanh abs".split())
 
 
@@ -1447,6 +1450,9 @@ class Expressions:
         if name in ("append", "add_module") and kind.cls in (nn.ModuleList, nn.Sequential):
             any_class = kind.cls is nn.ModuleList and names.is_any_module(self.kind(node.args[0])) and not names.holds_container(self.kind(node.args[0]))
             return f"{target}->push_back({', '.join(map(self.module_text, node.args))}{'.ptr()' if any_class else ''})"
+        if name == "register_parameter" and len(node.args) == 2 and isinstance(self.kind(node.args[1]), Tensor):
+            value = self.local_copy(node.args[1], "parameter")
+            return f"{target}->register_parameter({self.code(node.args[0])}, {value}, {value}.requires_grad())"
         if name == "apply" and inspect.isfunction(self.static(node.args[0])):
             return self.apply_function(self.static(node.args[0]), self.referred(node.func.value), node)
         if name in ("parameters", "buffers", "modules", "children", "flatten_parameters"):
@@ -1639,11 +1645,8 @@ class Expressions:
             return "true" if self.always(node) else "false"
         if target in (inspect.isfunction, callable):
             return "true" if self.kind(node.args[0]) == kinds.CALLABLE or isinstance(self.kind(node.args[0]), Function | Class | Module) else "false"
-        if target is math.log and len(node.args) == 2:
-            return f"std::log({self.number(node.args[0])}) / std::log({self.number(node.args[1])})"
         if module == "math" or target in vars(math).values():
-            return f"std::{ {'fabs': 'abs'}.get(name, name)}({', '.join(self.number(a) for a in node.args)})" if name not in ("floor", "ceil", "prod") else (
-                f"static_cast<int64_t>(std::{name}({self.number(node.args[0])}))" if name != "prod" else self.call_prod(node))
+            return self.call_math(name, node)
         if module.split(".")[0] == "numpy" or type(target).__name__ == "ufunc":
             return self.call_numpy(name, node)
         if module.split(".")[0] in ("einops", "einops_exts"):
@@ -1657,6 +1660,12 @@ class Expressions:
             return self.code(node.args[1])
         if name in ("copy", "deepcopy") and module == "copy" and isinstance(self.kind(node), Config):
             return f"{self.kind(node).name}({self.code(node.args[0])})"
+        if name == "_get_clones" and module.startswith("torch.nn."):
+            self.unit.helper("copy_of")
+            self.unit.copies, layer, made, count = True, self.local_copy(node.args[0], "layer"), self.fresh("list"), self.fresh("n")
+            self.out(f"torch::nn::ModuleList {made};")
+            self.out(f"for (int64_t {count} = 0; {count} < {self.code(node.args[1])}; ++{count}) {made}->push_back(copy_of({layer}));")
+            return made
         if name == "deepcopy" and module == "copy":
             self.unit.helper("copy_of")
             self.unit.copies = True
@@ -1675,6 +1684,26 @@ class Expressions:
         if operator is inspect.getmodule(target):
             raise Refusal(f"operator.{name} has no translation", node)
         raise Refusal(f"the source of {name or target} is not at hand; only own classes and functions, torch, math and einops are translated", node)
+
+    def call_math(self, name, node):
+        """A function of Python's math."""
+        if name == "log" and len(node.args) == 2:
+            return f"std::log({self.number(node.args[0])}) / std::log({self.number(node.args[1])})"
+        if name == "prod":
+            return self.call_prod(node)
+        if name in ("gcd", "lcm") and len(node.args) > 1:
+            self.unit.includes_std.add("numeric")
+            return functools.reduce(lambda a, b: f"std::{name}<int64_t, int64_t>({a}, {b})", map(self.code, node.args))
+        if name in ("floor", "ceil", "trunc"):
+            return f"static_cast<int64_t>(std::{name}({self.number(node.args[0])}))"
+        if name in ("degrees", "radians"):
+            return f"{primary(self.number(node.args[0]))} * {self.literal(getattr(math, name)(1.0))}"
+        if name in ("comb", "factorial"):
+            self.unit.helper(name)
+            return f"{name}({', '.join(map(self.code, node.args))})"
+        if name not in _CMATH:
+            raise Refusal(f"math.{name} has no translation; write it with other functions of math", node)
+        return f"std::{_CMATH[name]}({', '.join(map(self.number, node.args))})"
 
     def normed(self, target, node):
         """weight_norm or spectral_norm of torch.nn.utils: the class of layers.py that stands for what it makes."""
@@ -1741,7 +1770,7 @@ class Expressions:
             code = self.at(node, schema.call, arrays.NAMES[name], operands, keywords, method=False)
         else:
             raise Refusal(f"numpy.{name} has no translation; use torch.{name}", node)
-        dtype = self.array_dtype(node)
+        dtype = self.array_dtype(name, node)
         return f"{primary(code)}.to({dtype})" if dtype else code
 
     def arrays_of_lists(self, arguments):
@@ -1753,7 +1782,7 @@ class Expressions:
             letter = "f" if kinds.FLOAT in items else "i"
             self.substitute(arguments[0], f"array_of({self.as_vector(arguments[0])})", Tensor(letter, 1, True))
 
-    def array_dtype(self, node):
+    def array_dtype(self, name, node):
         """The dtype that a call of numpy asks for, or the one that numpy gives where torch would give another; "" for neither."""
         wanted = next((k.value for k in node.keywords if k.arg == "dtype"), None)
         if wanted is not None:
@@ -1761,7 +1790,7 @@ class Expressions:
             if arrays.dtype(value) is None:
                 raise Refusal(f"`{ast.unparse(node)[:60]}`: the dtype has no translation", node)
             return arrays.dtype(value)
-        return "torch::kDouble" if self.static(node.func).__name__ in arrays.MADE and self.kind(node).dtype == "f" else ""
+        return "torch::kDouble" if name in arrays.MADE and self.kind(node).dtype == "f" else ""
 
     def as_double(self, node):
         """An array's text in double precision, to which numpy promotes integers."""
@@ -1942,7 +1971,7 @@ class Expressions:
         star = node.args[0].value if len(node.args) == 1 and isinstance(node.args[0], ast.Starred) else None
         if star is not None and cls.__name__ in ("Tensor", "FloatTensor") and (kinds.is_numbers(self.kind(star)) or self.kind(star) == List(kinds.INT)):
             return f"torch::empty({self.code(star)})"
-        if cls is torch.Tensor or cls.__name__ in ("FloatTensor", "LongTensor"):
+        if cls is torch.Tensor or isinstance(cls, type(torch.FloatTensor)):
             return self.legacy_tensor(cls, node)
         builtin = getattr(self, "call_" + cls.__name__, None) if cls.__module__ in ("builtins", "itertools") else None
         if builtin is not None:
@@ -1954,14 +1983,13 @@ class Expressions:
         raise Refusal(f"{cls.__name__}(...) has no translation", node)
 
     def legacy_tensor(self, cls, node):
+        dtype = self.literal(torch.float32 if cls is torch.Tensor else cls.dtype)
         whole = len(node.args) == 1 and isinstance(self.kind(node.args[0]), Size)
         if whole or node.args and all(self.kind(a) == kinds.INT for a in node.args):
-            dtype = ", torch::kLong" if cls.__name__ == "LongTensor" else ""
             sizes = self.code(node.args[0]) if whole else f"{{{', '.join(self.code(a) for a in node.args)}}}"
-            return f"torch::empty({sizes}{dtype})"
+            return f"torch::empty({sizes}{'' if dtype == 'torch::kFloat' else ', ' + dtype})"
         if not node.args:
             return "torch::empty({0})"
-        dtype = "torch::kLong" if cls.__name__ == "LongTensor" else "torch::kFloat"
         if isinstance(self.kind(node.args[0]), Tensor):
             return f"{self.primary(node.args[0])}.to({dtype})"
         if isinstance(self.kind(node.args[0]), List) and isinstance(self.kind(node.args[0]).item, List):
@@ -2182,9 +2210,9 @@ class Expressions:
                 chosen = call
         return chosen
 
-    def parameter(self, node):
-        """The text of an nn.Parameter, or of one of an expression."""
-        return f"{self.primary(node)}.detach().set_requires_grad({self.wants_gradient(node) or 'true'})"
+    def parameter(self, node, made=None):
+        """The text of an nn.Parameter, or of one of an expression; `made`: of what that call is given."""
+        return f"{self.primary(node)}.detach().set_requires_grad({self.wants_gradient(made or node) or 'true'})"
 
     def wants_gradient(self, node):
         """The text of requires_grad of an nn.Parameter(...), None if it is not given."""
@@ -2306,6 +2334,8 @@ class Expressions:
 
     def call_min(self, node):
         name = node.func.id
+        if len(node.args) == 1 and isinstance(self.kind(node.args[0]), Tensor):
+            return self.of_array(f"{self.primary(node.args[0])}.{name}()", node)
         if len(node.args) == 1:
             items = self.local_copy(node.args[0], "items")
             return f"*std::{name}_element({items}.begin(), {items}.end())"
@@ -2314,6 +2344,10 @@ class Expressions:
         return f"std::{name}<{kind}>({{{', '.join(texts)}}})" if len(texts) > 2 else f"std::{name}<{kind}>({', '.join(texts)})"
 
     call_max = call_min
+
+    def of_array(self, code, node):
+        """A tensor's text, as a number where Python has one of numpy's."""
+        return f"{code}.item<{cpp_type(self.kind(node), node)}>()" if self.kind(node) in kinds.NUMBERS else code
 
     def call_abs(self, node):
         return f"std::abs({self.code(node.args[0])})" if not isinstance(self.kind(node.args[0]), Tensor) else f"{self.primary(node.args[0])}.abs()"
@@ -2338,6 +2372,8 @@ class Expressions:
         kind = self.kind(node)
         if isinstance(argument, ast.Tuple | ast.List) and argument.elts:
             return "(" + " + ".join(self.primary(item) for item in argument.elts) + ")"
+        if isinstance(self.kind(argument), Tensor):
+            return self.of_array(f"{self.primary(argument)}.sum(0)", node)
         items = self.local_copy(argument, "items")
         if isinstance(kind, Tensor):
             name = self.fresh("total")

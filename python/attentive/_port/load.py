@@ -29,11 +29,12 @@ import typing
 import torch
 from torch import nn
 
-from . import layers
+from . import distributions, layers
 from .kinds import Refusal
 from .record import HOOK, instrumented, number
 
 _NORMS = {name: functools.reduce(getattr, name.split("."), torch.nn.utils) for name in layers.FUNCTIONS}
+_DISTRIBUTIONS = {name: getattr(torch.distributions, name) for name in ("Normal", "Categorical", "kl_divergence")}
 PURE = (
     *(torch.device, torch.finfo, torch.iinfo, torch.cuda.is_available, torch.cuda.device_count, torch.backends.mps.is_available),
     *(importlib.util.find_spec, logging.getLogger),
@@ -119,6 +120,7 @@ class Loaded:
         self._settings, self._values = dict(settings or {}), {}
         self._find()
         self._stand_in_for_norms()
+        self._stand_in_for_distributions()
         package = [folder.name for folder in reversed(list(_packages(self.main)))]
         name = ".".join([*package, pathlib.Path(path).stem]) if package and path.endswith(".py") else _free_name(self.main)
         self.namespace = types.ModuleType(name)
@@ -140,6 +142,29 @@ class Loaded:
             parts = function.split(".")
             setattr(functools.reduce(getattr, parts[:-1], torch.nn.utils), parts[-1], made)
             setattr(sys.modules[original.__module__], parts[-1], made)
+
+    def _stand_in_for_distributions(self):
+        """Until `plain_layers`, the classes of distributions.py stand for those of torch.distributions."""
+        name = "attentive_port_distributions"
+        module = sys.modules[name] = types.ModuleType(name)
+        _loaded.append(name)
+        self.execute(distributions.__file__, module)
+        for name, original in _DISTRIBUTIONS.items():
+            made = vars(module)[name]
+            if isinstance(made, type):
+                made.__new__ = lambda cls, *given, original=original, **named: self._distribution(
+                    original, torch.Tensor, lambda *_, **__: object.__new__(cls), *given, **named)
+            else:
+                made = functools.wraps(made)(lambda *given, original=original, made=made: self._distribution(original, module.Normal, made, *given))
+            for place in (torch.distributions, sys.modules[original.__module__]):
+                setattr(place, name, made)
+
+    def _distribution(self, original, wanted, make, *given, **named):
+        if self.plain_layers:
+            return original(*given, **named)
+        if not all(value is None or isinstance(value, wanted) for value in (*given, *named.values())):
+            raise Refusal(f"torch.distributions.{original.__name__} is translated of {'tensors' if wanted is torch.Tensor else 'two Normal'} alone")
+        return make(*given, **named)
 
     def _normed(self, function, module, *given, **named):
         if self.plain_layers:
@@ -632,6 +657,18 @@ class _Usual(ast.NodeTransformer):
             chain = case.body if last else [ast.copy_location(ast.If(test, case.body, chain), case.pattern)]
         before = [] if plain else [ast.copy_location(ast.Assign([ast.Name("matched", ast.Store())], node.subject), node)]
         return [ast.fix_missing_locations(part) for part in before + chain]
+
+    def visit_Try(self, node):
+        """A try that only asks whether attributes are there asks hasattr."""
+        self.generic_visit(node)
+        *body, last = node.body
+        asked = [ast.Call(ast.Name("hasattr", ast.Load()), s.value.args, []) for s in body if isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name)
+                 and isinstance(s.value, ast.Call) and getattr(s.value.func, "id", "") == "getattr" and len(s.value.args) == 2]
+        handled = [s for h in node.handlers if _dotted(h.type) == "AttributeError" for s in h.body]
+        answers = [getattr(getattr(s, "value", None), "value", None) for s in (last, *handled) if isinstance(s, ast.Return)]
+        if not asked or len(asked) < len(body) or len(handled) != 1 or len(node.handlers) > 1 or node.orelse or node.finalbody or answers != [True, False]:
+            return node
+        return ast.fix_missing_locations(_moved(ast.Return(asked[0] if len(asked) == 1 else ast.BoolOp(ast.And(), asked)), node))
 
     def visit_Call(self, node):
         self.generic_visit(node)

@@ -248,7 +248,7 @@ def _shown(kind):
 def _text(name, texts, method, first):
     if method or name.endswith("_") and hasattr(torch.Tensor, name) and isinstance(first.kind, Tensor):
         return f"{first.primary}.{name}({', '.join(texts[1:])})"
-    return f"torch::{name}({', '.join(texts)})"
+    return f"{'at' if name == 'normal' else 'torch'}::{name}({', '.join(texts)})"  # torch::normal takes numbers alone
 
 
 # ---- What Python spells otherwise: functions of (args, kwargs, what, method)

@@ -345,6 +345,11 @@ class Statements:
             if isinstance(target, ast.Attribute) and self.is_self(target.value) and isinstance(self.cls.members.get(target.attr), Tensor):
                 self.out(f"{self.member(target.attr)} = torch::Tensor();")
                 continue
+            entry = isinstance(target, ast.Subscript) and isinstance(target.value, ast.Attribute) and target.value.attr == "_parameters"
+            if entry and isinstance(self.kind(target.value.value), Module):
+                self.unit.helper("parameters_of")
+                self.out(f"parameters_of({self.referred(target.value.value)}).erase({self.code(target.slice)});")
+                continue
             raise Refusal(f"`{ast.unparse(node)}` has no translation; build the list without it", node)
 
     def statement_Try(self, node):
@@ -403,6 +408,9 @@ class Statements:
                 return
             if name == "setattr" and self.is_self(value.args[0]):
                 self.set_named(value.args[1], value.args[2], node)
+                return
+            if name == "setattr" and isinstance(word := self.word(value.args[1]), str):
+                self.set_attribute(ast.copy_location(ast.Attribute(value.args[0], word, ast.Store()), node), value.args[2], node)
                 return
             if name == "_assert":
                 self.statement_Assert(ast.copy_location(ast.Assert(value.args[0], value.args[1]), node))
@@ -794,7 +802,9 @@ class Statements:
             self.locals[name] = kind
             self.out(f"auto& {identifier(name)} = {self.code(value)};")  # another name of one list
             return
-        self.store_name(name, self.code(value), kind, node)
+        made = isinstance(value, ast.Call) and self.static(value.func) is nn.Parameter and value.args
+        self.told_gradient |= {name} if made and self.wants_gradient(value) else set()
+        self.store_name(name, self.parameter(value.args[0], value) if made else self.code(value), kind, node)
 
     def is_display_only(self, name, value):
         """Whether a local dict is only read by constant words and spread by `**`, becomes an nn.ModuleDict or nn.Sequential, or holds classes."""
@@ -870,7 +880,7 @@ class Statements:
         if isinstance(target, ast.Name):
             if target.id != "_":
                 self.store_name(target.id, code, kind, node)
-        elif isinstance(target, ast.Attribute) and self.is_self(target.value):
+        elif isinstance(target, ast.Attribute) and self.is_self(target.value) and self.cls is not None:
             whole = self.unit.attribute_kind(self.cls, target.attr)
             if isinstance(kind, Module) and names.is_any_module(whole) and not names.holds_container(whole):
                 self.cls.set(target.attr, whole)
@@ -886,7 +896,7 @@ class Statements:
                 self.unit.helper("set_buffer")
                 code = f'set_buffer(*this, "{target.attr}", {code})'
             self.out(f"{self.member(target.attr)} = {code};")
-        elif isinstance(target, ast.Subscript):
+        elif isinstance(target, ast.Subscript | ast.Attribute):
             self.assign(target, self.stand_for(code, kind, target), node)
         elif isinstance(target, ast.Tuple | ast.List):
             self.unpack(target, self.stand_for(code, kind, target), node)
@@ -1142,7 +1152,7 @@ class Statements:
                 return
             if self.constructor:
                 recorder.registered.add(name)
-            wants = self.wants_gradient(value)
+            wants = self.wants_gradient(value) or (f"{self.code(value)}.requires_grad()" if getattr(value, "id", None) in self.told_gradient else None)
             self.out(f'{target} = register_parameter("{name}", {self.code(flat)}{", " + wants if wants else ""});')
         elif self.unit.is_stored(recorder, name, "_buffers") and name not in recorder.unsaved:
             self.unit.helper("set_buffer")
@@ -1221,6 +1231,13 @@ class Statements:
             return
         if isinstance(kind, Module) and kind.cls is nn.Module and isinstance(self.kind(value), Module):
             self.out(f"{self.code(target.value)}->register_module({self.literal(target.attr)}, {self.local_copy(value, 'layer')});")
+            return
+        if isinstance(kind, Module) and isinstance(self.kind(value), Tensor) and (found := self.modules(target.value)) and all(target.attr in vars(m) for m in found):
+            if is_own(kind.cls):
+                self.unit.translation(kind.cls).use(target.attr, Tensor())
+            elif target.attr not in ("weight", "bias"):
+                raise Refusal(f"`{ast.unparse(node)[:60]}` sets an attribute of {names.describe(kind)}", node)
+            self.out(f"{self.code(target.value)}->{names.member(target.attr)} = {self.code(value)};")  # no parameter
             return
         if isinstance(kind, Module) and isinstance(self.kind(value), Tensor):
             owner = self.code(target.value)
@@ -1384,8 +1401,15 @@ class Statements:
     def branch(self, node, name):
         body = getattr(node, name)
         if self.ran(node, name):
-            saved = dict(self.statics)
+            saved, lacking = dict(self.statics), self.lacking(body)
+            self.depth += bool(lacking)
+            if lacking:
+                self.lines.append((self.depth, f"if constexpr ({' && '.join(self.has_member(*found) for found in lacking)}) {{"))
             self.block(body)
+            if lacking:
+                error = self.literal(f"the module has no {', '.join(attribute for _, attribute in lacking)}")
+                self.lines += [(self.depth, "} else {"), (self.depth + 1, f"C10_THROW_ERROR(Error, {error});"), (self.depth, "}")]
+            self.depth -= bool(lacking)
             self.statics = saved
         else:
             self.depth += 1
@@ -1395,6 +1419,18 @@ class Statements:
                 self.never(next((part.lineno for part in body if isinstance(part, ast.stmt)), node.lineno))
             self.depth -= 1
         self.commented = max([self.commented, *(part.end_lineno for part in body if isinstance(part, ast.stmt))])
+
+    def lacking(self, body):
+        """What statements ask of arguments whose class is the template's, and not every class has: (argument, attribute)."""
+        templates = {p.name for p in self.signature().parameters if p.template.isidentifier()}
+        asked = {(n.value.id, n.attr) for part in body if isinstance(part, ast.stmt) for n in ast.walk(part)
+                 if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id in templates}
+        given = lambda name: self.unit.recorder.argument_modules(self.function, name, self.owners)
+        return sorted((name, attribute) for name, attribute in asked if not all(hasattr(module, attribute) for module in given(name)))
+
+    def has_member(self, name, attribute):
+        """Whether the class of such an argument has an attribute, in C++."""
+        return f"requires {{ &std::remove_cvref_t<decltype(*{identifier(name)})>::{names.member(attribute, self.unit.class_names)}; }}"
 
     def class_word(self, node):
         """The local whose class's name an expression is, None for any other expression."""
@@ -1698,6 +1734,9 @@ class Statements:
         held = items.func.value if method in ("items", "values", "keys") else items
         if isinstance(self.kind(held), Map):
             return self.iterate_map(held, target, method, node)
+        if isinstance(held, ast.Attribute) and held.attr == "_modules" and isinstance(self.kind(held.value), Module) or method == "named_children":
+            owner, method = held.value if method != "named_children" else items.func.value, {"named_children": "items"}.get(method, method)
+            return self.iterate_children(owner, self.listed(owner).cls, recalled(items, ast.Attribute(owner, method, ast.Load()), [], []), target, method, node)
         if method in ("items", "values", "keys") and isinstance(self.kind(items.func.value), Module):
             return self.iterate_dict(items, target, method, node)
         if method in ("parameters", "buffers", "modules", "children", "named_parameters", "named_buffers", "named_children"):
@@ -1805,6 +1844,23 @@ class Statements:
         tests = [test for test, _ in map(self.switch_test, switches) if isinstance(test, ast.Call)]
         classes = [c for test in tests for c in (test.args[1].elts if isinstance(test.args[1], ast.Tuple) else [test.args[1]])]
         return len(tests) < len(getattr(node, "body", "x")) or self.cls is None or any(issubclass(self.cls.cls, self.static(c) or nn.Module) for c in classes)
+
+    def iterate_children(self, owner, cls, items, target, method, node):
+        """A loop over a module's children, with or without their names."""
+        if cls is nn.ModuleDict:
+            return self.iterate_dict(items, target, method, node)
+        if method == "values" and cls in (nn.ModuleList, nn.Sequential):
+            return self.iteration(owner, target, node)
+        if method != "items" or not isinstance(target, ast.Tuple):
+            raise Refusal(f"a loop over `{ast.unparse(items)[:50]}`; loop over the module, or its named_children()", node)
+        if cls not in (nn.ModuleList, nn.Sequential):
+            return self.iterate_members(items, target, "named_children", node)
+        counter, word = self.fresh("n"), target.elts[0].id
+        _, item = self.indexable(owner, counter)
+        self.locals[word] = kinds.STR
+        key = f"const auto {identifier(word)} = {self.reached(owner) or 'this->'}named_children()[{counter}].key();"
+        return f"for (size_t {counter} = 0; {counter} < {self.code(owner)}->size(); ++{counter})", [
+            lambda: self.out(key, declares=identifier(word)), lambda: self.bind_item(target.elts[1], *item, node, owner)]
 
     def iterate_members(self, items, target, method, node=None):
         owner = items.func.value

@@ -15,6 +15,18 @@ auto modulo(A a, B b) {
   using T = std::common_type_t<A, B>;
   return static_cast<T>(a - static_cast<T>(std::floor(static_cast<double>(a) / static_cast<double>(b))) * b);
 }""",
+    "comb": """/// Python's math.comb(n, k).
+inline int64_t comb(int64_t n, int64_t k) {
+  int64_t ways = k <= n ? 1 : 0;
+  for (int64_t m = 0; m < k && ways > 0; ++m) ways = ways * (n - m) / (m + 1);
+  return ways;
+}""",
+    "factorial": """/// Python's math.factorial(n).
+inline int64_t factorial(int64_t n) {
+  int64_t product = 1;
+  for (int64_t m = 2; m <= n; ++m) product *= m;
+  return product;
+}""",
     "joined": """/// Python's a + b of two lists.
 template <class T>
 std::vector<T> joined(std::vector<T> a, const std::vector<T>& b) {
@@ -245,6 +257,13 @@ inline torch::Tensor tie_parameter(torch::nn::Module& module, const std::string&
   };
   Open::parameters(module)[name] = value;
   return value;
+}""",
+    "parameters_of": """/// Python's module._parameters.
+inline auto& parameters_of(torch::nn::Module& module) {
+  struct Open : torch::nn::Module {
+    static auto& parameters(torch::nn::Module& m) { return m.*&Open::parameters_; }
+  };
+  return Open::parameters(module);
 }""",
     "set_buffer": """/// Puts another tensor in the place of a buffer, as an assignment does in Python.
 template <auto kBuffers>

@@ -223,6 +223,11 @@ CLASSES = [
     idiom("FrozenTable", "8, 2, 8", "randn(B, T, 8), arange(B) + 1"),
     idiom("AsksForMore", "8", "randn(B, T, 8)", "randn(B, T, 8), more=True"),
     idiom("Batch", "20, 16", "SimpleNamespace(ids=randint(1, 20, (B, T)), mask=ones(B, T))"),
+    idiom("WholeNumbers", "8, np.array([4, 5, 6])", "randint(0, 4, (B, 3))"),
+    idiom("ByTheirNames", "8, 3", "randn(B, T, 8)"),
+    idiom("WithUnitRows", "8", "randn(B, T, 8)"),
+    idiom("ToldOnly", "8", "randn(B, T, 8)"),
+    idiom("Policy", "8, 5", "randn(B, T, 8), randint(0, 5, (B, T))", "randn(B, T, 8), randint(0, 5, (B, T)), draw=True"),
 ]
 
 # Idioms that a translation may refuse by name.

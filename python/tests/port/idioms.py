@@ -15,6 +15,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.distributions import Normal, kl_divergence
+from torch.nn.modules.transformer import _get_clones
 from torch.nn.utils import parametrizations, spectral_norm
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
@@ -2125,3 +2127,188 @@ class ConfiguredStages(nn.Module):
         for top in self.tops[2:]:
             x = top(x)
         return self.wide(x)
+
+
+class WholeNumbers(nn.Module):
+    """Sizes from Python's math, and sums of numpy's arrays."""
+
+    def __init__(self, width, sizes):
+        super().__init__()
+        self.step = math.gcd(width, 12, 20)
+        self.wide = math.lcm(self.step, 6)
+        self.scale = math.factorial(3) / math.comb(self.wide, 2) + math.radians(width + 1) + math.trunc(width / 3)
+        self.starts = np.array((0, *np.cumsum(sizes)[:-1]), dtype=np.int64)
+        self.table = nn.Embedding(sum(sizes) + max(sizes), self.wide)
+        self.out = nn.Linear(self.wide * len(sizes), self.step)
+
+    def forward(self, words):
+        words = words + words.new_tensor(self.starts).unsqueeze(0)
+        return self.out(self.table(words).flatten(1)) * self.scale
+
+
+class Crossed(nn.Module):
+    """A layer of two arguments."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.project = nn.Linear(width, width)
+
+    def forward(self, x, y):
+        return x + self.project(y)
+
+
+class InTurn(nn.Sequential):
+    """A sequence of layers of two arguments."""
+
+    def forward(self, *inputs):
+        x, y = inputs
+        for layer in self._modules.values():
+            x = layer(x, y)
+        return x
+
+
+class ByTheirNames(nn.Module):
+    """Copies of a layer, layers of two arguments in turn, and layers by their names."""
+
+    def __init__(self, width, count, wanted=("1", "2")):
+        super().__init__()
+        self.copies = _get_clones(nn.Linear(width, width), count)
+        self.crossed = _get_clones(InTurn(Crossed(width), Crossed(width)), 2)
+        self.chain = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.LayerNorm(width))
+        self.by_name = nn.ModuleDict({"a": nn.Linear(width, width), "b": nn.Linear(width, width)})
+        self.wanted = wanted
+
+    def forward(self, x):
+        y, found = x, []
+        for layer in self.copies:
+            y = torch.tanh(layer(y))
+        for layers in self.crossed:
+            y = layers(x, y)
+        for name, layer in self.chain._modules.items():
+            y = layer(y)
+            if name in self.wanted:
+                found.append(y)
+        for name, layer in self.chain.named_children():
+            if name != "0":
+                y = y + layer(y)
+        for name, layer in self.by_name.named_children():
+            y = layer(y) if name == "a" else y - layer(y)
+        return y, torch.cat(found, -1)
+
+
+class UnitRows(nn.Module):
+    """Puts a weight with rows of norm 1 and a gain in the place of a layer's weight."""
+
+    def __init__(self, layer, name="weight"):
+        super().__init__()
+        self.layer, self.name = layer, name
+        if not self.is_made():
+            self.make()
+
+    def is_made(self):
+        try:
+            gain = getattr(self.layer, self.name + "_gain")
+            raw = getattr(self.layer, self.name + "_raw")
+            return True
+        except AttributeError:
+            return False
+
+    def make(self):
+        weight = getattr(self.layer, self.name)
+        gain = nn.Parameter(weight.data.new(weight.data.shape[0]).fill_(1.5), requires_grad=False)
+        raw = nn.Parameter(weight.data)
+        del self.layer._parameters[self.name]
+        self.layer.register_parameter(self.name + "_gain", gain)
+        self.layer.register_parameter(self.name + "_raw", raw)
+
+    def forward(self, *args):
+        raw, gain = getattr(self.layer, self.name + "_raw"), getattr(self.layer, self.name + "_gain")
+        rows = raw.flatten(1)
+        unit = rows / rows.norm(dim=1, keepdim=True) * gain.unsqueeze(1)
+        setattr(self.layer, self.name, unit.view_as(raw))
+        return self.layer.forward(*args)
+
+
+class WithUnitRows(nn.Module):
+    """Layers of two kinds in a wrapper that changes their weights."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.conv, self.last = UnitRows(nn.Conv1d(width, width, 3, padding=1)), UnitRows(nn.Linear(width, 2))
+        shift = nn.Parameter(torch.full((2,), 0.25), requires_grad=False)
+        self.shift = shift
+
+    def forward(self, x):
+        return self.last(F.relu(self.conv(x.transpose(1, 2))).transpose(1, 2)) + self.shift
+
+
+class KeepsKeys(nn.Module):
+    """A layer that is told something before it is called."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.project = nn.Linear(width, width)
+        self.keys = None
+
+    def keep(self, x):
+        self.keys = self.project(x)
+
+    def forward(self, x):
+        return x * self.keys
+
+
+class Telling(nn.Module):
+    """A wrapper that tells a layer something if it is of a class that wants to know."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, x, layer, tells=False):
+        y = self.norm(x)
+        if tells:
+            layer.keep(y)
+        return x + layer(y)
+
+
+@torch.jit.script
+def gated(a, b, width):
+    first = int(width[0])
+    both = a + b
+    return torch.tanh(both[..., :first]) * torch.sigmoid(both[..., first:])
+
+
+class ToldOnly(nn.Module):
+    """One wrapper around layers of two classes, and a scripted function that is given a tensor of one size."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.width = width
+        self.keeps, self.plain = KeepsKeys(width), nn.Sequential(nn.Linear(width, width), nn.Tanh())
+        self.around = nn.ModuleList([Telling(width), Telling(width)])
+
+    def forward(self, x):
+        x = self.around[0](x, self.keeps, True)
+        x = self.around[1](x, self.plain)
+        return gated(x, x.flip(-1), torch.IntTensor([self.width // 2]))
+
+
+class Policy(nn.Module):
+    """Distributions of actions and of a latent, which forward makes and draws from."""
+
+    def __init__(self, width, actions):
+        super().__init__()
+        self.head, self.prior = nn.Linear(width, 4), nn.Linear(width, 4)
+        self.choose = nn.Linear(width, actions)
+
+    def latent(self, layer, x):
+        mean, spread = layer(x).chunk(2, -1)
+        return Normal(mean, F.softplus(spread) + 0.1)
+
+    def forward(self, x, taken, draw=False):
+        q, p = self.latent(self.head, x), self.latent(self.prior, x)
+        z = q.rsample() if draw else q.mean
+        choice = torch.distributions.Categorical(logits=self.choose(x))
+        action = choice.sample() if draw else taken
+        bits = q.log_prob(z).sum(-1) + (p.entropy() * p.stddev - q.variance).sum(-1) + q.sample().sum(-1) * 0.0
+        return z, choice.log_prob(action) + bits, choice.entropy() + kl_divergence(q, p).sum(-1)
