@@ -38,7 +38,7 @@ _DISTRIBUTIONS = {name: getattr(torch.distributions, name) for name in ("Normal"
 PURE = (
     *(torch.device, torch.finfo, torch.iinfo, torch.cuda.is_available, torch.cuda.device_count, torch.backends.mps.is_available),
     *(importlib.util.find_spec, logging.getLogger),
-    *(int, float, str, bool, complex, tuple, list, dict, set, frozenset, range, slice, len, min, max, sum, abs, round, pow),
+    *(int, float, str, bool, complex, tuple, list, dict, dir, set, frozenset, range, slice, len, min, max, sum, abs, round, pow),
     *(sorted, reversed, zip, enumerate, isinstance, issubclass, hasattr, getattr, type, property, staticmethod, classmethod),
     *(argparse.Namespace, types.SimpleNamespace, collections.namedtuple, collections.OrderedDict, collections.defaultdict),
     *(functools.partial, typing.TypeVar, typing.NewType),
@@ -445,6 +445,9 @@ class Loaded:
             values = dataclasses.is_dataclass(value) or issubclass(value, tuple | enum.Enum) or CONFIG.search(value.__name__)
             if own and values and not issubclass(value, nn.Module) or value.__module__ == "torch.nn.modules.activation":
                 return True
+        if inspect.isfunction(value) and (found := self.definition(value)) and isinstance(found[1], ast.FunctionDef):
+            body = found[1].body[ast.get_docstring(found[1]) is not None :]
+            return len(body) == 2 and isinstance(body[0], ast.FunctionDef) and ast.unparse(body[1]) == f"return {body[0].name}"
         return any(value is pure for pure in PURE) or getattr(value, "__module__", None) == "math"
 
     # Imports of the user's own files.
