@@ -716,6 +716,20 @@ class ClassTranslation:
         return [f"  {head} {', '.join(declared)};" for head, declared in types.items()]
 
 
+def rebound_first(function, name):
+    """Whether a function gives an argument a value of its own before anything changes it."""
+    for statement in function.body:
+        bound = isinstance(statement, ast.Assign) and [ast.unparse(t) for t in statement.targets] == [name]
+        if bound or name in mutated_names(statement):
+            return bound and name not in mutated_names(statement.value) and not isinstance(statement.value, ast.Name | ast.Attribute | ast.Subscript)
+    return False
+
+
+def mutated_names(tree):
+    """Names of lists, tensors and objects that are changed in place."""
+    return changed_names(tree) | {n.value.id for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store) and isinstance(n.value, ast.Name)}
+
+
 def any_default(parameter):
     if isinstance(parameter.kind, Tensor):
         return "torch::Tensor()"
@@ -999,8 +1013,7 @@ class Unit:
         plain = tree.name == "__init__"  # the constructor of a class that is no module
         first = ordered[0].arg if ordered and (cls is not None or plain) and "staticmethod" not in decorators else None
         stored = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        mutated = changed_names(tree) | {
-            n.value.id for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store) and isinstance(n.value, ast.Name)}
+        mutated = mutated_names(tree)
         parameters = []
         layer = self.options_of(tree, path, cls)
         if layer is not None:
@@ -1017,7 +1030,7 @@ class Unit:
             if argument.arg != first:
                 parameters.append(self.parameter(argument, tree, path, owners, defaults, argument.arg in stored))
                 parameters[-1].changed |= isinstance(parameters[-1].kind, Tensor) and argument.arg in mutated
-                if isinstance(parameters[-1].kind, List | Config | kinds.Map) and argument.arg in mutated:
+                if isinstance(parameters[-1].kind, List | Config | kinds.Map) and argument.arg in mutated and not rebound_first(tree, argument.arg):
                     parameters[-1].template = f"{cpp_type(parameters[-1].kind)}&"
         if arguments.vararg is not None:
             kind = recorder.argument(tree, arguments.vararg.arg, owners)

@@ -100,6 +100,8 @@ class Expressions:
             return kinds.DTYPE  # the name of a class of tensors, which is only handed back
         if isinstance(node, ast.Name) and self.locals.get(node.id) == kinds.DTYPE:
             return kinds.DTYPE
+        if isinstance(node, ast.Call) and self.static(node.func) is filter:
+            return List(self.element_kind(self.kind(node.args[1]), 0))
         if isinstance(node, ast.Call) and self.static(node.func) is reversed:
             return List(self.element_kind(self.kind(node.args[0]), 0))
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("rearrange_many", "repeat_many")):
@@ -880,6 +882,9 @@ class Expressions:
             return "true" if same == isinstance(sign, ast.Eq | ast.Is) else "false"
         if isinstance(sign, ast.Is | ast.IsNot) and isinstance(kind, Tensor) and isinstance(self.kind(right), Tensor):
             return f"{'' if isinstance(sign, ast.Is) else '!'}{self.primary(left)}.is_same({self.code(right)})"
+        if isinstance(sign, ast.Is | ast.IsNot) and all(isinstance(self.kind(part), Module) and kinds.NONE not in self.raw_kinds(part) for part in (left, right)):
+            wide = "" if kind == self.kind(right) else "static_cast<const torch::nn::Module*>"
+            return f"{f'{wide}({self.address(left)})' if wide else self.address(left)} {'==' if isinstance(sign, ast.Is) else '!='} {self.address(right)}"
         if isinstance(sign, ast.Eq | ast.NotEq) and kind in (*kinds.NUMBERS, kinds.BOOL) and isinstance(self.constant(right), str):
             return "false" if isinstance(sign, ast.Eq) else "true"  # a flag that may be a word in Python
         if type(sign) not in _COMPARISONS or isinstance(kind, Class | Function | Config | Module) or kind in (kinds.CALLABLE, None):
@@ -899,6 +904,13 @@ class Expressions:
         if all(text.startswith('"') for text in texts) and isinstance(sign, ast.Eq | ast.NotEq):  # C++ would compare addresses
             return "true" if (texts[0] == texts[1]) == isinstance(sign, ast.Eq) else "false"
         return f"{primary(texts[0])} {_COMPARISONS[type(sign)]} {primary(texts[1])}"
+
+    def address(self, node):
+        """A pointer to a module."""
+        code = self.code(node)
+        if self.is_self(node) or code in self.pointers or code.endswith(">()"):
+            return "this" if self.is_self(node) else code
+        return f"&{code}" if self.is_reference(node) else f"{primary(code)}.get()"
 
     def compare_none(self, left, kind, negated, node):
         if kind == kinds.NONE:
@@ -1311,7 +1323,7 @@ class Expressions:
             owner = Module(nn.Module) if self.is_reference(function.value) else owner
             if isinstance(owner, Module) and not isinstance(kind, Module):
                 return self.module_method(node, owner)
-            if isinstance(owner, List | Size | Map | kinds.Set) or is_numbers(owner) and function.attr in ("index", "count") or (isinstance(owner, Config) and function.attr in ("get", "items", "keys", "values")) or owner in (kinds.STR, *kinds.NUMBERS) or (
+            if isinstance(owner, List | Size | Map | kinds.Set) or is_numbers(owner) and function.attr in ("index", "count") or (isinstance(owner, Config) and function.attr in ("get", "items", "keys", "values", *["copy"] * isinstance(owner.value, dict))) or owner in (kinds.STR, *kinds.NUMBERS) or (
                 isinstance(function.value, ast.Name) and function.value.id in self.displays):
                 return self.container_method(node, owner)
             if isinstance(owner, Config) and inspect.isfunction(getattr(type(owner.value), function.attr, None)):
@@ -1467,6 +1479,8 @@ class Expressions:
             default = node.args[1] if len(node.args) > 1 else ast.Constant(None)
             return self.code(given.get(self.constant(node.args[0]), default))
         target = self.code(held)
+        if name == "copy" and not node.args:
+            return self.copied(node, kind, target)
         if isinstance(kind, kinds.Set) and name == "add":
             return f"{target}.insert({self.code(node.args[0])})"
         if isinstance(kind, Map) and name == "get" and len(node.args) == 2:
@@ -1519,6 +1533,14 @@ class Expressions:
         if len(values) == 1:
             return self.literal(values.pop(), node)
         raise Refusal(f"the call `{ast.unparse(node)[:60]}` has no translation", node)
+
+    @staticmethod
+    def copied(node, kind, target):
+        """A copy of a list or dict, as C++ makes one by itself; of lists in it, Python would copy no more than the names."""
+        items = [kind_of(value) for value in kind.fields().values()] if isinstance(kind, Config) else [getattr(kind, "item", None)]
+        if any(isinstance(item, List | Map | kinds.Set | Config) for item in items):
+            raise Refusal(f"`{ast.unparse(node)[:60]}` shares what is in it, which C++ copies", node)
+        return target
 
     def tensor_method(self, node):
         name = node.func.attr
@@ -2377,6 +2399,18 @@ class Expressions:
         self.out(f"std::vector<{cpp_type(item, node)}> {name};")
         self.loop(items, target, lambda: self.out(f"{name}.push_back({self.code(body)});"), node)
         return name
+
+    def call_filter(self, node):
+        """filter as a comprehension."""
+        function, items = node.args
+        each = ast.copy_location(ast.Name(function.args.args[0].arg if isinstance(function, ast.Lambda) else self.fresh("each"), ast.Load()), node)
+        test = function.body if isinstance(function, ast.Lambda) else each if is_none(function) else recalled(node, function, [each], [])
+        each.uid, test.uid = -next(self.unit.counter), test.uid if isinstance(function, ast.Lambda) else -next(self.unit.counter)
+        target = ast.copy_location(ast.Name(each.id, ast.Store()), node)
+        made = ast.copy_location(ast.ListComp(each, [ast.comprehension(target, items, [test], 0)]), node)
+        made.uid = -next(self.unit.counter)
+        self.substitute(made, "", self.kind(node))
+        return self.code_ListComp(made)
 
     def mapped_kind(self, function, items):
         """The kind of an item of map(function, items)."""

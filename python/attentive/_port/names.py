@@ -112,7 +112,7 @@ def cpp_type(kind: Kind | None, node=None):
         if kind.item is None:
             return "std::vector<torch::Tensor>"
         item = kinds.CALLABLE if isinstance(kind.item, kinds.Function) and callable(kind.item.function) else kind.item
-        return f"std::vector<{cpp_type(item, node)}>"
+        return f"std::vector<{'torch::nn::AnyModule' if is_any_module(item) else cpp_type(item, node)}>"
     if isinstance(kind, Tuple):
         if is_numbers(kind):
             return f"std::vector<{cpp_type(kind.items[0])}>"

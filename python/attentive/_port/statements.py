@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from . import kinds, modules, names, schema
-from .expressions import is_none, super_call
+from .expressions import is_none, list_of, super_call
 from .kinds import Class, Config, Function, List, Many, Map, Module, Optional, Refusal, Size, Tensor, Tuple, is_own, merge, primary
 from .names import cpp_type, identifier
 
@@ -133,6 +133,7 @@ class Statements:
         """Whether no part of a statement ran, which follows an `if` that returns."""
         if self.blind or not isinstance(node, ast.stmt):
             return False
+        node = node.value or ast.Pass() if isinstance(node, ast.AnnAssign) else node  # annotations never run
         parts = [n for n in ast.walk(node) if isinstance(n, ast.Name | ast.Attribute | ast.Call | ast.Compare | ast.Constant) and isinstance(getattr(n, "ctx", None) or ast.Load(), ast.Load)]
         return bool(parts) and all(self.unit.recorder.kind(n) is None and getattr(n, "uid", None) not in self.substituted for n in parts)
 
@@ -433,10 +434,38 @@ class Statements:
         if isinstance(name, str):
             self.set_member(name, value, node)
         elif isinstance(self.kind(value), Module):
-            code = self.code(value)
-            self.out(f"register_module({self.code(word)}, {f'{code}->shared_from_this()' if code in self.pointers else code});")
+            self.register_named(word, value)
         else:
             raise Refusal(f"`{ast.unparse(node)[:60]}`: the name is no constant", node)
+
+    def register_named(self, word, value):
+        """Registers a module under a name that is put together, as an entry of the container that the class is, and sets the member that it names."""
+        members, base, held = self.named_members(value), list_of(Module(self.cls.cls)).cls, self.argument(value, self.kind(value))
+        text = self.code(word)
+        if members and not (held.isidentifier() and text.isidentifier()):
+            text, layer = self.local_copy(word, "name"), self.fresh("layer")
+            self.out(f"auto {layer} = {held};")
+            held = layer
+        if base is nn.ModuleDict:
+            self.update("this", [(text, held)])
+        elif base is nn.Sequential and self.runs_layers():
+            self.out(f"push_back({text}, {self.as_layer(held) if self.kind(value) == Module(nn.Sequential) else held});")
+        else:
+            self.out(f"register_module({text}, {held});")
+        for name, kind in members.items():
+            self.cls.set(name, kind)
+            layer = held if isinstance(kind, Module) else f"{held}.ptr()" if names.holds_container(kind) else f"torch::nn::AnyModule({held})"
+            self.out(f"if ({text} == {self.literal(name)}) {self.member(name)} = {layer};")
+
+    def named_members(self, value):
+        """Members that the source reads by their names and never sets by them, and that may be this module: their kinds."""
+        found = {name for m in self.unit.instances.get(self.cls.cls, {}).values() for name, child in m._modules.items() if child is not None}
+        nodes = [n for source in self.unit.loaded.sources.values() for n in ast.walk(source.tree) if isinstance(n, ast.Attribute)]
+        read = {n.attr for n in nodes if isinstance(n.ctx, ast.Load)}
+        typed = [n.target for n in ast.walk(self.cls.tree) if isinstance(n, ast.AnnAssign) and n.value is None]
+        stored = {member_of(n) for n in ast.walk(self.cls.tree) if isinstance(getattr(n, "ctx", None), ast.Store) and n not in typed}
+        whole = {name: self.unit.attribute_kind(self.cls, name) for name in sorted(found & read - stored)}
+        return {name: kind for name, kind in whole.items() if self.kind(value) in getattr(kind, "kinds", (kind,))}
 
     def before_base(self, call):
         """Writes out what the base's constructor is given and was computed before: C++ constructs the base first."""
@@ -684,6 +713,7 @@ class Statements:
         self.out(f"put_part({self.code(target.value)}, {', '.join(bounds)}, {self.as_vector(value)});")
 
     def bind_name(self, name, value, node):
+        value = self.one_kind(value) if self.is_looped(name) else value
         kind = self.kind(value)
         if self.class_word(value) and isinstance(value, ast.Attribute):
             self.class_words[name] = self.class_word(value)
@@ -782,6 +812,20 @@ class Statements:
             self.out(f"auto& {identifier(name)} = {self.code(value)};")  # another name of one list
             return
         self.store_name(name, self.code(value), kind, node)
+
+    def one_kind(self, value):
+        """A display of numbers or tuples that one type holds, though they differ, as a list of that type; any other expression as it is."""
+        kind = self.kind(value)
+        whole = merge(list(kind.items)) if isinstance(value, ast.Tuple) and isinstance(kind, Tuple) else None
+        if not (isinstance(whole, Tuple | Optional) or whole == kinds.FLOAT) or all(item == whole for item in kind.items):
+            return value
+        texts = [self.typed_branch(item, whole) if whole == kinds.FLOAT else self.returned_item(item, whole) for item in self.starless(value.elts)]
+        return self.stand_for(f"{cpp_type(List(whole), value)}{{{', '.join(texts)}}}", List(whole, len(texts)), value)
+
+    def is_looped(self, name):
+        """Whether loops over it are all that reads a local, which is set once."""
+        loops = [n.iter for n in ast.walk(self.function) if isinstance(n, ast.For | ast.comprehension)]
+        return not self.rebound(name) and all(n in loops for n in ast.walk(self.function) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load))
 
     def is_display_only(self, name, value):
         """Whether a local dict is only read by constant words and spread by `**`, becomes an nn.ModuleDict or nn.Sequential, or holds classes."""
@@ -1165,12 +1209,15 @@ class Statements:
         else:
             code = f"torch::nn::{cls.__name__}()" if cls in _CONTAINERS else self.code(value)
             runs = self.cls.base is nn.Sequential and self.constructor and self.runs_layers()
+            keeps = self.cls.base is nn.ModuleDict and self.constructor
             if not self.constructor and not self.cls.inherited(name) and name not in self.cls.registered:
                 self.out(f'{target} = {target}.is_empty() ? register_module("{name}", {code}) : replace_module("{name}", {code});')
             else:
-                self.out(f"{target} = {code};" if runs else f'{target} = {self.registers(name)}("{name}", {code});')
+                self.out(f"{target} = {code};" if runs or keeps else f'{target} = {self.registers(name)}("{name}", {code});')
             if cls in _CONTAINERS:
                 self.fill(cls, target, value)
+            if keeps:
+                self.update("this", [(self.literal(name), target)])
             if runs:  # Sequential's forward runs it
                 self.out(f'push_back("{name}", {self.as_layer(target) if kind == Module(nn.Sequential) else target});')
 
@@ -1680,6 +1727,7 @@ class Statements:
             if method in ("modules", "children"):
                 self.locals[target.id] = Module(nn.Module)
             return self.iterate_members(items, target, method, node)
+        items = self.one_kind(items)
         kind = self.listed(items)
         if isinstance(kind, Module) and kind.cls is nn.ParameterList:
             whole = self.fresh("entry")
