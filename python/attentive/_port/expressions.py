@@ -882,8 +882,9 @@ class Expressions:
             return "true" if same == isinstance(sign, ast.Eq | ast.Is) else "false"
         if isinstance(sign, ast.Is | ast.IsNot) and isinstance(kind, Tensor) and isinstance(self.kind(right), Tensor):
             return f"{'' if isinstance(sign, ast.Is) else '!'}{self.primary(left)}.is_same({self.code(right)})"
-        if isinstance(sign, ast.Is | ast.IsNot) and all(isinstance(self.kind(part), Module) and kinds.NONE not in self.raw_kinds(part) for part in (left, right)):
-            wide = "" if kind == self.kind(right) else "static_cast<const torch::nn::Module*>"
+        held = [Module(nn.Module) if self.is_reference(part) else self.kind(part) for part in (left, right)]
+        if isinstance(sign, ast.Is | ast.IsNot) and all(isinstance(k, Module) for k in held) and not any(kinds.NONE in self.raw_kinds(part) for part in (left, right)):
+            wide = "" if held[0] == held[1] else "static_cast<const torch::nn::Module*>"
             return f"{f'{wide}({self.address(left)})' if wide else self.address(left)} {'==' if isinstance(sign, ast.Is) else '!='} {self.address(right)}"
         if isinstance(sign, ast.Eq | ast.NotEq) and kind in (*kinds.NUMBERS, kinds.BOOL) and isinstance(self.constant(right), str):
             return "false" if isinstance(sign, ast.Eq) else "true"  # a flag that may be a word in Python
@@ -907,9 +908,9 @@ class Expressions:
 
     def address(self, node):
         """A pointer to a module."""
-        code = self.code(node)
+        code = "this" if self.is_self(node) else self.code(node)
         if self.is_self(node) or code in self.pointers or code.endswith(">()"):
-            return "this" if self.is_self(node) else code
+            return code
         return f"&{code}" if self.is_reference(node) else f"{primary(code)}.get()"
 
     def compare_none(self, left, kind, negated, node):
@@ -1404,7 +1405,8 @@ class Expressions:
         """A call that is a tensor here, of a function that returns a tuple elsewhere."""
         definition = self.unit.loaded.definition(function) if isinstance(self.kind(node), Tensor) else None
         result = self.unit.recorder.returns(definition[1]) if definition else None
-        return call if result == kinds.with_more(result) else f"std::get<0>({call})"
+        whole = kinds.with_more(result)
+        return call if result == whole else f"{call}.{identifier(whole.value._fields[0])}" if isinstance(whole, Config) else f"std::get<0>({call})"
 
     def apply(self, node):
         target = node.args[0]
@@ -2255,7 +2257,14 @@ class Expressions:
     def call_dict(self, node):
         return self.config(dict, node)
 
+    def class_list(self, node):
+        """The classes of a list that C++ does not hold; () for any other expression."""
+        held = self.static(node) if isinstance(node, ast.Name | ast.Attribute) else None
+        return held if isinstance(held, tuple) and all(map(inspect.isclass, held)) else ()
+
     def call_len(self, node):
+        if self.class_list(node.args[0]):
+            return str(len(self.class_list(node.args[0])))
         kind, code = self.kind(node.args[0]), self.code(node.args[0])
         if isinstance(kind, Tensor):
             return f"{primary(code)}.size(0)"

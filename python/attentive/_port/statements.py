@@ -501,7 +501,7 @@ class Statements:
                 self.base_call = f"{names.class_name(base)}Impl({', '.join(self.bind(base.__init__, call, constructor=base))})"
             return
         if is_own(base):
-            if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
+            if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None and getattr(k.value, "id", None) not in self.displays for k in call.keywords):
                 given = {k.arg: k.value for k in call.keywords if k.arg}
                 signature = self.unit.inherited_arguments(self.function, self.cls)[0] or self.signature()
                 texts = [self.code(given[p.name]) if p.name in given else identifier(p.name) for p in signature.live()]
@@ -515,7 +515,7 @@ class Statements:
         if self.unit.options_of(self.function, self.path, self.cls) is base:
             self.base_call = f"{modules.holder(base)}Impl({self.more_options(base, call)})"
             return
-        text = modules.construct(base, [self.operand(a) for a in call.args], {k.arg: self.operand(k.value) for k in call.keywords})
+        text = modules.construct(base, [self.operand(a) for a in call.args], self.keywords(call))
         self.unit.includes.update(modules.includes(text))
         self.base_call = f"{modules.holder(base)}Impl{text[text.index('('):]}"
 
@@ -627,6 +627,11 @@ class Statements:
             self.note(f"{self.unit.loaded.place(self.path, node.lineno)}: a tuple in C++, whose further items are empty here")
             self.out(f"return {{{', '.join([self.code(value), *(names.nothing(item, node) for item in result.items[1:])])}}};")
             return
+        if isinstance(result, Config) and isinstance(self.kind(value), Tensor):
+            first, *rest = result.value._fields
+            self.unit.left_out.update((result.name, name) for name in rest)
+            self.out(f"return {result.name}{{.{identifier(first)} = {self.code(value)}}};")
+            return
         self.out(f"return {self.held(self.code(value), self.kind(value), result)};")
 
     @staticmethod
@@ -729,8 +734,8 @@ class Statements:
                 self.partials[name] = value
                 return
         classes = tuple(map(self.static, value.elts)) if isinstance(value, ast.Tuple | ast.List) else ()
-        if classes and all(map(inspect.isclass, classes)):
-            self.statics[name] = classes
+        if classes and all(map(inspect.isclass, classes)) or kinds.classes(kind):
+            self.statics[name] = kinds.classes(kind) or classes
             self.local_names.discard(name)
             return
         if isinstance(kind, Class | Function):
@@ -1143,8 +1148,8 @@ class Statements:
         if isinstance(kind, Config) and type(kind.value).__module__.startswith("torch.optim"):
             self.note(f"{self.unit.loaded.place(self.path, node.lineno)}: self.{name} was left out, an optimizer")
             return
-        if isinstance(kind, Class | Function):
-            recorder.statics[name] = kind.cls if isinstance(kind, Class) else kind.function
+        if isinstance(kind, Class | Function) or kinds.classes(kind):
+            recorder.statics[name] = kinds.classes(kind) or (kind.cls if isinstance(kind, Class) else kind.function)
             return
         if isinstance(kind, Config):
             self.unit.struct(kind)
@@ -1210,6 +1215,10 @@ class Statements:
             code = f"torch::nn::{cls.__name__}()" if cls in _CONTAINERS else self.code(value)
             runs = self.cls.base is nn.Sequential and self.constructor and self.runs_layers()
             keeps = self.cls.base is nn.ModuleDict and self.constructor
+            given = self.compare_none(value, self.kind(value), True, node) if kinds.NONE in self.raw_kinds(value) else ""
+            if given and not isinstance(value, ast.Call):  # an argument that is None at times
+                self.out(f"if ({given}) {target} = {self.registers(name)}(\"{name}\", {code});")
+                return
             if not self.constructor and not self.cls.inherited(name) and name not in self.cls.registered:
                 self.out(f'{target} = {target}.is_empty() ? register_module("{name}", {code}) : replace_module("{name}", {code});')
             else:
@@ -1271,8 +1280,9 @@ class Statements:
         if not self.constructor and isinstance(kind, Module) and is_own(kind.cls) and self.kind(value) in kinds.NUMBERS:
             self.out(f"{self.code(target.value)}->{names.member(target.attr)} = {self.code(value)};")
             return
-        foreign = isinstance(kind, Module) and not is_own(kind.cls) and not self.draws(value)
-        if foreign and not self.unit.read_anywhere(kind.cls, target.attr):
+        number = isinstance(kind, Module) and not self.draws(value) and not self.unit.read_by_torch(kind.cls, target.attr)
+        foreign = number and not is_own(kind.cls) and not self.unit.read_anywhere(target.attr)
+        if foreign or number and self.kind(value) in kinds.NUMBERS and self.unit.is_idle(target.attr):
             self.note_left_out(node, "which nothing reads")
             return
         raise Refusal(f"`{ast.unparse(node)[:60]}` sets an attribute of {names.describe(kind)}", node)
@@ -1563,6 +1573,9 @@ class Statements:
             isinstance(self.kind(item), Module) or self.kind(item) == kinds.STR for item in node.iter.elts):
             self.unroll(node)
             return
+        if len(set(self.class_list(node.iter))) > 1 and isinstance(node.target, ast.Name):
+            self.unroll_classes(node)
+            return
         tested = any(getattr(getattr(n, "func", None), "id", "") == "isinstance" for n in ast.walk(node))
         containers = (nn.ModuleList, nn.Sequential) if tested else (nn.ModuleList,)
         if isinstance(node.target, ast.Name) and self.listed(node.iter) in map(Module, containers) and not isinstance(
@@ -1612,6 +1625,17 @@ class Statements:
             else:
                 self.statements(node.body)
             self.inline, self.locals = saved
+
+    def unroll_classes(self, node):
+        """A loop over classes."""
+        commented, name = self.commented, node.target.id
+        self.local_names.discard(name)
+        for cls in self.class_list(node.iter):
+            self.commented, self.statics[name], saved = commented, cls, dict(self.locals)
+            self.out("{")
+            self.block(node.body)
+            self.out("}")
+            self.locals = saved
 
     def statement_While(self, node):
         if node.orelse or isinstance(self.kind(node.test), Tensor):
@@ -1727,6 +1751,10 @@ class Statements:
             if method in ("modules", "children"):
                 self.locals[target.id] = Module(nn.Module)
             return self.iterate_members(items, target, method, node)
+        if self.class_list(items):
+            counter = self.fresh("n")
+            length, item = self.indexable(items, counter)
+            return f"for (int64_t {counter} = 0; {counter} < {length}; ++{counter})", [lambda: self.bind_item(target, *item, node)]
         items = self.one_kind(items)
         kind = self.listed(items)
         if isinstance(kind, Module) and kind.cls is nn.ParameterList:
@@ -1931,6 +1959,10 @@ class Statements:
             name = self.fresh("items")
             self.out(f"const auto {name} = {self.reached(node.func.value)}{members}();")
             return f"static_cast<int64_t>({name}.size())", (f"{name}[{counter}]", Tensor())
+        if found := self.class_list(node):
+            if len(set(found)) > 1:
+                raise Refusal(f"a loop over `{ast.unparse(node)[:50]}`, several classes, beside others; write a loop over them alone", node)
+            return str(len(found)), ("", Class(found[0]))
         kind, code = self.listed(node), self.code(node) if not isinstance(node, ast.Call) or getattr(node.func, "id", "") != "range" else ""
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "range" and len(node.args) == 1:
             return self.code(node.args[0]), (counter, kinds.INT)
@@ -1956,6 +1988,9 @@ class Statements:
                 self.bind_children(target, code, source, node)
                 return
             self.bind_module(target, code, kind, node)
+        elif isinstance(kind, Class):
+            self.statics[target.id] = kind.cls
+            self.local_names.discard(target.id)
         elif isinstance(target, ast.Tuple):
             for at, part in enumerate(target.elts):
                 text = f"std::get<{at}>({code})" if isinstance(kind, Tuple) and not kinds.is_numbers(kind) else f"{code}[{at}]"
