@@ -329,6 +329,8 @@ class Expressions:
             if names.is_any_module(self.locals.get(name)) and isinstance(self.kind(node), Module) and self.kind(node).cls is not nn.Module:
                 access, cast = ("->", "as") if name in self.any_calls or names.holds_container(self.locals[name]) else (".", "ptr")
                 return f"{identifier(name)}{access}{'template ' if self.in_template else ''}{cast}<{names.implementation(self.kind(node))}>()"
+            if names.is_mixed(self.locals.get(name)) and self.kind(node) in self.locals[name].kinds:  # a test told which it is
+                return f"std::get<{cpp_type(self.kind(node), node)}>({identifier(name)})"
             held = isinstance(self.locals.get(name), Optional) and (self.kind(node) in kinds.NUMBERS or isinstance(self.kind(node), Config | List | Tuple))
             return f"{identifier(name)}.value()" if held else identifier(name)
         if name in self.globals or name in self.statics:
@@ -888,6 +890,8 @@ class Expressions:
             return f"{f'{wide}({self.address(left)})' if wide else self.address(left)} {'==' if isinstance(sign, ast.Is) else '!='} {self.address(right)}"
         if isinstance(sign, ast.Eq | ast.NotEq) and kind in (*kinds.NUMBERS, kinds.BOOL) and isinstance(self.constant(right), str):
             return "false" if isinstance(sign, ast.Eq) else "true"  # a flag that may be a word in Python
+        if isinstance(sign, ast.Eq | ast.NotEq) and names.is_mixed(kind) and self.kind(right) in kind.kinds:
+            return f"{self.primary(left)} {_COMPARISONS[type(sign)]} {names.variant(kind)}({self.code(right)})"
         if type(sign) not in _COMPARISONS or isinstance(kind, Class | Function | Config | Module) or kind in (kinds.CALLABLE, None):
             known = self.always(node)
             if known is None:
@@ -2340,6 +2344,9 @@ class Expressions:
         if self.blind and node.func.id == "callable":
             kind = self.kind(node.args[0])
             known = isinstance(kind, Function | Class | Module) or kind == kinds.CALLABLE or isinstance(self.static(node.args[0]), types.FunctionType)
+        asked = {int: kinds.INT, float: kinds.FLOAT, str: kinds.STR}.get(self.static(node.args[1])) if node.func.id == "isinstance" and known is None else None
+        if names.is_mixed(self.kind(node.args[0])) and asked in self.kind(node.args[0]).kinds:
+            return f"std::holds_alternative<{cpp_type(asked)}>({self.code(node.args[0])})"
         if known is None and node.func.id == "hasattr" and self.is_self(node.args[0]) and isinstance(name := self.constant(node.args[1]), str):
             self.cls.use(name, self.unit.attribute_kind(self.cls, name))
             if isinstance(self.cls.members.get(name), Tensor):

@@ -939,7 +939,7 @@ class Statements:
 
     def store_name(self, name, code, kind, node):
         """`name = code`, with a declaration the first time."""
-        if code == self.renamed.get(name, identifier(name)) and name in self.locals:
+        if code == self.renamed.get(name, identifier(name)) and name in self.locals or names.is_mixed(self.locals.get(name)) and code == f"std::get<{cpp_type(kind, node)}>({identifier(name)})":
             return
         self.inline.pop(name, None)
         held = self.locals.get(name)
@@ -951,7 +951,7 @@ class Statements:
         if names.is_any_module(held) and isinstance(kind, Module):
             code, kind = f"{code}.ptr()" if names.holds_container(held) else f"torch::nn::AnyModule({code})", held
         if held is not None and held != kinds.NONE:
-            if cpp_type(held, node) == cpp_type(kind, node) or (held == kinds.FLOAT and kind == kinds.INT) or isinstance(held, Optional):
+            if names.is_mixed(held) and kind in held.kinds or cpp_type(held, node) == cpp_type(kind, node) or (held == kinds.FLOAT and kind == kinds.INT) or isinstance(held, Optional):
                 self.out(f"{self.renamed.get(name, identifier(name))} = {code};")
                 return
             if self.depth > 0 and not self.in_one_block(name, node):

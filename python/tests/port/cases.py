@@ -220,6 +220,7 @@ CLASSES = [
     idiom("NamedInALoop", "8", "randn(B, T, 8)"),
     idiom("RolledByLists", "8, [2, 1], [nn.Linear] * 2, [nn.Tanh, nn.Softplus]", "randn(B, T, 8)"),
     idiom("FurtherKeywords", "4", "randn(B, 3, 8, 8)"),
+    idiom("Planned", "planned([8, 'M', 'T', 16], 4, normed=True), [4, 'M']", "randn(B, 4, 8)"),
     idiom("Stages", "8", "randn(B, 2 * T, 8)"),
     idiom("FrozenTable", "8, 2, 8", "randn(B, T, 8), arange(B) + 1"),
     idiom("AsksForMore", "8", "randn(B, T, 8)", "randn(B, T, 8), more=True"),

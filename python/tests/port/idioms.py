@@ -2151,3 +2151,34 @@ class FurtherKeywords(nn.Module):
         if self.training:
             side = self.side(x)
         return self.scores(self.thin(x), side)
+
+
+def planned(plan, inputs, normed=False):
+    """Layers of a plan: widths, and words for what lies between."""
+    layers = []
+    for v in plan:
+        if v == "M":
+            layers += [nn.MaxPool1d(2)]
+        elif isinstance(v, str):
+            layers += [nn.Tanh()]
+        else:
+            v = cast(int, v)
+            conv = nn.Conv1d(inputs, v, 3, padding=1)
+            if normed:
+                layers += [conv, nn.BatchNorm1d(v)]
+            else:
+                layers += [conv]
+            inputs = v
+    return nn.Sequential(*layers)
+
+
+class Planned(nn.Module):
+    """Numbers and words in one list."""
+
+    def __init__(self, features, plan):
+        super().__init__()
+        self.features = features
+        self.more = planned(plan, 16)
+
+    def forward(self, x):
+        return self.more(self.features(x))
