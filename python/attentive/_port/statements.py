@@ -1947,7 +1947,8 @@ class Statements:
         parts = target.elts if method == "items" else [target]
         if method in ("items", "keys"):
             self.locals[parts[0].id] = kinds.STR
-            bindings.append(f"const auto& {identifier(parts[0].id)} = {whole}.key();")
+            key = identifier(parts[0].id)
+            bindings += [] if self.unread(parts[0]) else [lambda: self.out(f"const auto& {key} = {whole}.key();", declares=key)]
         if method in ("items", "values"):
             bindings.append(lambda: (self.bind_item if tensors else self.bind_module)(parts[-1], f"{whole}.value()", kind, node))
         return f"for (const auto& {whole} : *{self.code(container)})", bindings
