@@ -404,6 +404,8 @@ class Translator(Expressions, Statements):
         if kind == kinds.CALLABLE and isinstance(given, Function):
             return self.function_value(given.function, node)
         code = self.code(node)
+        if kinds.is_numbers(kind) and given == kinds.INT:
+            return f"{cpp_type(kind, node)}({len(kind.items)}, {code})"
         kind = kind.kind if isinstance(kind, Optional) and given != kinds.NONE else kind
         if code == "{}" and isinstance(kind, Module):
             return "nullptr"
@@ -748,6 +750,20 @@ def kept_arguments(constructor):
             yield from ((kept.attr, given.id) for kept, given in pairs if isinstance(kept, ast.Attribute) and isinstance(given, ast.Name))
 
 
+def rebound_first(function, name):
+    """Whether a function gives an argument a value of its own before anything changes it."""
+    for statement in function.body:
+        bound = isinstance(statement, ast.Assign) and [ast.unparse(t) for t in statement.targets] == [name]
+        if bound or name in mutated_names(statement):
+            return bound and name not in mutated_names(statement.value) and not isinstance(statement.value, ast.Name | ast.Attribute | ast.Subscript)
+    return False
+
+
+def mutated_names(tree):
+    """Names of lists, tensors and objects that are changed in place."""
+    return changed_names(tree) | {n.value.id for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store) and isinstance(n.value, ast.Name)}
+
+
 def any_default(parameter):
     if isinstance(parameter.kind, Tensor):
         return "torch::Tensor()"
@@ -970,11 +986,15 @@ class Unit:
                for value in values}
         return own.pop() if len(own) == 1 else None
 
-    def read_anywhere(self, cls, name):
-        """Whether the user's sources, or that of PyTorch's class `cls`, mention an attribute other than to set it."""
+    @staticmethod
+    def read_by_torch(cls, name):
+        """Whether a class has an attribute, or PyTorch's source of it or of its bases mentions it."""
+        return hasattr(cls, name) or any(f"self.{name}" in inspect.getsource(base) for base in cls.__mro__[:-1] if not is_own(base))
+
+    def read_anywhere(self, name):
+        """Whether the user's sources mention an attribute other than to set it."""
         nodes = (node for source in self.loaded.sources.values() for node in ast.walk(source.tree))
-        return hasattr(cls, name) or any(f"self.{name}" in inspect.getsource(base) for base in cls.__mro__[:-1]) or any(
-            getattr(n, "attr", None) == name and isinstance(n.ctx, ast.Load) or getattr(n, "value", None) == name for n in nodes)
+        return any(getattr(n, "attr", None) == name and isinstance(n.ctx, ast.Load) or getattr(n, "value", None) == name for n in nodes)
 
     def is_idle(self, name, among=()):
         """Whether nothing that ran reads an attribute, except to set attributes that are idle as well."""
@@ -982,7 +1002,8 @@ class Unit:
         for statement in (n for function in functions if self.recorder.called(function) for n in ast.walk(function) if isinstance(n, ast.stmt)):
             nested = statement.body if hasattr(statement, "body") else []
             parts = [n for part in ast.iter_child_nodes(statement) if part not in nested for n in ast.walk(part)] if nested else list(ast.walk(statement))
-            if not any(getattr(n, "attr", None) == name and isinstance(n.ctx, ast.Load) or getattr(n, "value", None) == name for n in parts):
+            ran = [n for n in parts if isinstance(statement, ast.FunctionDef) or self.recorder.kind(n) is not None]
+            if not any(getattr(n, "attr", None) == name and isinstance(n.ctx, ast.Load) or getattr(n, "value", None) == name for n in ran):
                 continue
             target = statement.targets[0] if isinstance(statement, ast.Assign) else None
             if not isinstance(target, ast.Attribute) or target.attr in (name, *among) or not self.is_idle(target.attr, (*among, name)):
@@ -1030,8 +1051,7 @@ class Unit:
         plain = tree.name == "__init__"  # the constructor of a class that is no module
         first = ordered[0].arg if ordered and (cls is not None or plain) and "staticmethod" not in decorators else None
         stored = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        mutated = changed_names(tree) | {
-            n.value.id for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store) and isinstance(n.value, ast.Name)}
+        mutated = mutated_names(tree)
         parameters = []
         layer = self.options_of(tree, path, cls)
         if layer is not None:
@@ -1048,7 +1068,7 @@ class Unit:
             if argument.arg != first:
                 parameters.append(self.parameter(argument, tree, path, owners, defaults, argument.arg in stored))
                 parameters[-1].changed |= isinstance(parameters[-1].kind, Tensor) and argument.arg in mutated
-                if isinstance(parameters[-1].kind, List | Config | kinds.Map) and argument.arg in mutated:
+                if isinstance(parameters[-1].kind, List | Config | kinds.Map) and argument.arg in mutated and not rebound_first(tree, argument.arg):
                     parameters[-1].template = f"{cpp_type(parameters[-1].kind)}&"
         if arguments.vararg is not None:
             kind = recorder.argument(tree, arguments.vararg.arg, owners)
@@ -1060,10 +1080,12 @@ class Unit:
         for argument in arguments.kwonlyargs:
             parameters.append(self.parameter(argument, tree, path, owners, defaults, argument.arg in stored))
         if arguments.kwarg is not None:
-            found = recorder.keywords(tree, arguments.kwarg.arg, owners) if owners is None else None
-            if found and not any(isinstance(k, Many) or k == kinds.NONE for k in found.values()):
-                for key, kind in found.items():
-                    named = Parameter(key, self.resolve(kind, lambda: []), keyword=True)
+            found = self.keyword_entries(tree, path, cls) if owners is None else None
+            if found and not any(isinstance(k, Many) or k == kinds.NONE for k, _ in found.values()):
+                for key, (kind, default) in found.items():
+                    named = Parameter(key, self.resolve(kind, lambda: []), default, keyword=True)
+                    if default is not inspect.Parameter.empty:
+                        named.text = self.parameter_default(default, kind, tree, path)
                     if isinstance(kind, Class | Function):
                         named.state, named.value = "static", kind.cls if isinstance(kind, Class) else kind.function
                     parameters.append(named)
@@ -1076,6 +1098,36 @@ class Unit:
         result = kinds.promoted(self.resolve(kinds.with_more(recorder.returns(tree, owners)), lambda: []))
         text = "void" if result in (None, kinds.NONE) else cpp_type(result, tree)
         return Signature(parameters, result, text)
+
+    def keyword_entries(self, tree, path, cls):
+        """Kinds and defaults of the entries of **kwargs; of what some calls leave out, the default is that of the one call that takes them all. None
+        where that has none."""
+        word, entries = tree.args.kwarg.arg, {}
+        calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and any(k.arg is None and ast.unparse(k.value) == word for k in n.keywords)]
+        alone = len(calls) == 1 == sum(isinstance(n, ast.Name) and n.id == word for n in ast.walk(tree))
+        target = cls.base if alone and cls and super_call(calls[0]) == "__init__" else self.translator(tree, path, cls).static(calls[0].func) if alone else None
+        known = inspect.signature(target.__init__ if inspect.isclass(target) else target).parameters if callable(target) else {}
+        for key, (kind, always) in sorted(self.recorder.keywords(tree, word).items(), key=lambda entry: not entry[1][1]):
+            default = inspect.Parameter.empty if always else getattr(known.get(key), "default", inspect.Parameter.empty)
+            if not always and type(default) not in (bool, int, float, str):
+                return None
+            kind = self.sizes_kind(kind if always else merge([kind, kind_of(default)]), lambda key=key: modules.takes_sizes(target, key))
+            entries[key] = kind, (default,) * len(kind.items) if isinstance(kind, Tuple) and type(default) is int else default
+        return entries
+
+    @staticmethod
+    def sizes_kind(kind, is_size):
+        """The kind of what is a number in some calls and a tuple of numbers in others, where it is a size of a layer: the tuple's."""
+        several = set(getattr(kind, "kinds", ())) - {kinds.INT}
+        whole = several.pop() if len(several) == 1 else None
+        return whole if kinds.is_numbers(whole) and whole.items[0] == kinds.INT and is_size() else kind
+
+    def only_sizes(self, tree, path, cls, name):
+        """Whether all that a function does with an argument is to hand it to layers of PyTorch as a size."""
+        static, found = self.translator(tree, path, cls).static, []
+        for call in (n for n in ast.walk(tree) if isinstance(n, ast.Call)):
+            found += [(static(call.func), at) for at, value in [*enumerate(call.args), *((k.arg, k.value) for k in call.keywords)] if getattr(value, "id", None) == name]
+        return len(found) == sum(isinstance(n, ast.Name) and n.id == name for n in ast.walk(tree)) and all(modules.takes_sizes(*place) for place in found)
 
     def options_of(self, tree, path, cls):
         """The layer of PyTorch to whose constructor a function hands its *args and **kwargs on, if it does nothing else with them."""
@@ -1110,7 +1162,9 @@ class Unit:
                 default = eval(compile(ast.Expression(defaults[name]), "<default>", "eval"), self.loaded.globals_of(path))
             except Exception:
                 raise Refusal(f"the default of {name}", defaults[name], self.loaded.name(path)) from None
-        kind = self.resolve(kind, lambda: recorder.argument_modules(tree, name, owners))
+        kind = self.sizes_kind(self.resolve(kind, lambda: recorder.argument_modules(tree, name, owners)), lambda: self.only_sizes(tree, path, None, name))
+        if isinstance(kind, Tuple) and type(default) is int:
+            default = (default,) * len(kind.items)
         if kind is None:
             raise Refusal(f"{tree.name} was never called", tree, self.loaded.name(path))
         if kind == kinds.NONE:
@@ -1123,6 +1177,8 @@ class Unit:
         if kinds.makers(kind):
             text = "" if default is inspect.Parameter.empty else schema.literal(names.maker_word(kind_of(default)))
             return Parameter(name, kind, default, text=text, changed=changed)
+        if kinds.classes(kind):
+            return Parameter(name, kind, default, "static", kinds.classes(kind))
         if kind == kinds.Simple("module"):
             raise Refusal(f"{name} of {tree.name} is a Python module", argument, self.loaded.name(path))
         template = ""

@@ -103,6 +103,8 @@ class Expressions:
             return kinds.DTYPE  # the name of a class of tensors, which is only handed back
         if isinstance(node, ast.Name) and self.locals.get(node.id) == kinds.DTYPE:
             return kinds.DTYPE
+        if isinstance(node, ast.Call) and self.static(node.func) is filter:
+            return List(self.element_kind(self.kind(node.args[1]), 0))
         if isinstance(node, ast.Call) and self.static(node.func) is reversed:
             return List(self.element_kind(self.kind(node.args[0]), 0))
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("rearrange_many", "repeat_many")):
@@ -341,6 +343,8 @@ class Expressions:
             if names.is_any_module(self.locals.get(name)) and isinstance(self.kind(node), Module) and self.kind(node).cls is not nn.Module:
                 access, cast = ("->", "as") if name in self.any_calls or names.holds_container(self.locals[name]) else (".", "ptr")
                 return f"{identifier(name)}{access}{'template ' if self.in_template else ''}{cast}<{names.implementation(self.kind(node))}>()"
+            if names.is_mixed(self.locals.get(name)) and self.kind(node) in self.locals[name].kinds:  # a test told which it is
+                return f"std::get<{cpp_type(self.kind(node), node)}>({identifier(name)})"
             held = isinstance(self.locals.get(name), Optional) and (self.kind(node) in kinds.NUMBERS or isinstance(self.kind(node), Config | List | Tuple))
             return f"{identifier(name)}.value()" if held else identifier(name)
         if name in self.globals or name in self.statics:
@@ -894,10 +898,16 @@ class Expressions:
             return "true" if same == isinstance(sign, ast.Eq | ast.Is) else "false"
         if isinstance(sign, ast.Is | ast.IsNot) and isinstance(kind, Tensor) and isinstance(self.kind(right), Tensor):
             return f"{'' if isinstance(sign, ast.Is) else '!'}{self.primary(left)}.is_same({self.code(right)})"
+        held = [Module(nn.Module) if self.is_reference(part) else self.kind(part) for part in (left, right)]
+        if isinstance(sign, ast.Is | ast.IsNot) and all(isinstance(k, Module) for k in held) and not any(kinds.NONE in self.raw_kinds(part) for part in (left, right)):
+            wide = "" if held[0] == held[1] else "static_cast<const torch::nn::Module*>"
+            return f"{f'{wide}({self.address(left)})' if wide else self.address(left)} {'==' if isinstance(sign, ast.Is) else '!='} {self.address(right)}"
         if isinstance(sign, ast.Eq | ast.NotEq) and kind in (*kinds.NUMBERS, kinds.BOOL) and isinstance(self.constant(right), str):
             return "false" if isinstance(sign, ast.Eq) else "true"  # a flag that may be a word in Python
         if kinds.makers(kind) and isinstance(sign, ast.Eq | ast.Is | ast.NotEq | ast.IsNot):
             return f"{self.primary(left)} {'==' if isinstance(sign, ast.Eq | ast.Is) else '!='} {self.maker_word(right)}"
+        if isinstance(sign, ast.Eq | ast.NotEq) and names.is_mixed(kind) and self.kind(right) in kind.kinds:
+            return f"{self.primary(left)} {_COMPARISONS[type(sign)]} {names.variant(kind)}({self.code(right)})"
         if type(sign) not in _COMPARISONS or isinstance(kind, Class | Function | Config | Module) or kind in (kinds.CALLABLE, None):
             known = self.always(node)
             if known is None:
@@ -915,6 +925,13 @@ class Expressions:
         if all(text.startswith('"') for text in texts) and isinstance(sign, ast.Eq | ast.NotEq):  # C++ would compare addresses
             return "true" if (texts[0] == texts[1]) == isinstance(sign, ast.Eq) else "false"
         return f"{primary(texts[0])} {_COMPARISONS[type(sign)]} {primary(texts[1])}"
+
+    def address(self, node):
+        """A pointer to a module."""
+        code = "this" if self.is_self(node) else self.code(node)
+        if self.is_self(node) or code in self.pointers or code.endswith(">()"):
+            return code
+        return f"&{code}" if self.is_reference(node) else f"{primary(code)}.get()"
 
     def compare_none(self, left, kind, negated, node):
         if kind == kinds.NONE:
@@ -1332,7 +1349,7 @@ class Expressions:
             owner = Module(nn.Module) if self.is_reference(function.value) else owner
             if isinstance(owner, Module) and not isinstance(kind, Module):
                 return self.module_method(node, owner)
-            if isinstance(owner, List | Size | Map | kinds.Set) or is_numbers(owner) and function.attr in ("index", "count") or (isinstance(owner, Config) and function.attr in ("get", "items", "keys", "values")) or owner in (kinds.STR, *kinds.NUMBERS) or (
+            if isinstance(owner, List | Size | Map | kinds.Set) or is_numbers(owner) and function.attr in ("index", "count") or (isinstance(owner, Config) and function.attr in ("get", "items", "keys", "values", *["copy"] * isinstance(owner.value, dict))) or owner in (kinds.STR, *kinds.NUMBERS) or (
                 isinstance(function.value, ast.Name) and function.value.id in self.displays):
                 return self.container_method(node, owner)
             if isinstance(owner, Config) and isinstance(inspect.getattr_static(type(owner.value), function.attr, None), staticmethod):
@@ -1415,7 +1432,8 @@ class Expressions:
         """A call that is a tensor here, of a function that returns a tuple elsewhere."""
         definition = self.unit.loaded.definition(function) if isinstance(self.kind(node), Tensor) else None
         result = self.unit.recorder.returns(definition[1]) if definition else None
-        return call if result == kinds.with_more(result) else f"std::get<0>({call})"
+        whole = kinds.with_more(result)
+        return call if result == whole else f"{call}.{identifier(whole.value._fields[0])}" if isinstance(whole, Config) else f"std::get<0>({call})"
 
     def apply(self, node):
         target = node.args[0]
@@ -1493,6 +1511,8 @@ class Expressions:
             default = node.args[1] if len(node.args) > 1 else ast.Constant(None)
             return self.code(given.get(self.constant(node.args[0]), default))
         target = self.code(held)
+        if name == "copy" and not node.args:
+            return self.copied(node, kind, target)
         if isinstance(kind, kinds.Set) and name == "add":
             return f"{target}.insert({self.code(node.args[0])})"
         if isinstance(kind, Map) and name == "get" and len(node.args) == 2:
@@ -1545,6 +1565,14 @@ class Expressions:
         if len(values) == 1:
             return self.literal(values.pop(), node)
         raise Refusal(f"the call `{ast.unparse(node)[:60]}` has no translation", node)
+
+    @staticmethod
+    def copied(node, kind, target):
+        """A copy of a list or dict, as C++ makes one by itself; of lists in it, Python would copy no more than the names."""
+        items = [kind_of(value) for value in kind.fields().values()] if isinstance(kind, Config) else [getattr(kind, "item", None)]
+        if any(isinstance(item, List | Map | kinds.Set | Config) for item in items):
+            raise Refusal(f"`{ast.unparse(node)[:60]}` shares what is in it, which C++ copies", node)
+        return target
 
     def tensor_method(self, node):
         name = node.func.attr
@@ -2326,7 +2354,14 @@ class Expressions:
     def call_dict(self, node):
         return self.config(dict, node)
 
+    def class_list(self, node):
+        """The classes of a list that C++ does not hold; () for any other expression."""
+        held = self.static(node) if isinstance(node, ast.Name | ast.Attribute) else None
+        return held if isinstance(held, tuple) and all(map(inspect.isclass, held)) else ()
+
     def call_len(self, node):
+        if self.class_list(node.args[0]):
+            return str(len(self.class_list(node.args[0])))
         kind, code = self.kind(node.args[0]), self.code(node.args[0])
         if isinstance(kind, Tensor):
             return f"{primary(code)}.size(0)"
@@ -2410,6 +2445,9 @@ class Expressions:
         if self.blind and node.func.id == "callable":
             kind = self.kind(node.args[0])
             known = isinstance(kind, Function | Class | Module) or kind == kinds.CALLABLE or isinstance(self.static(node.args[0]), types.FunctionType)
+        asked = {int: kinds.INT, float: kinds.FLOAT, str: kinds.STR}.get(self.static(node.args[1])) if node.func.id == "isinstance" and known is None else None
+        if names.is_mixed(self.kind(node.args[0])) and asked in self.kind(node.args[0]).kinds:
+            return f"std::holds_alternative<{cpp_type(asked)}>({self.code(node.args[0])})"
         if known is None and node.func.id == "hasattr" and self.is_self(node.args[0]) and isinstance(name := self.constant(node.args[1]), str):
             self.cls.use(name, self.unit.attribute_kind(self.cls, name))
             if isinstance(self.cls.members.get(name), Tensor):
@@ -2478,6 +2516,18 @@ class Expressions:
         self.out(f"std::vector<{cpp_type(item, node)}> {name};")
         self.loop(items, target, lambda: self.out(f"{name}.push_back({self.code(body)});"), node)
         return name
+
+    def call_filter(self, node):
+        """filter as a comprehension."""
+        function, items = node.args
+        each = ast.copy_location(ast.Name(function.args.args[0].arg if isinstance(function, ast.Lambda) else self.fresh("each"), ast.Load()), node)
+        test = function.body if isinstance(function, ast.Lambda) else each if is_none(function) else recalled(node, function, [each], [])
+        each.uid, test.uid = -next(self.unit.counter), test.uid if isinstance(function, ast.Lambda) else -next(self.unit.counter)
+        target = ast.copy_location(ast.Name(each.id, ast.Store()), node)
+        made = ast.copy_location(ast.ListComp(each, [ast.comprehension(target, items, [test], 0)]), node)
+        made.uid = -next(self.unit.counter)
+        self.substitute(made, "", self.kind(node))
+        return self.code_ListComp(made)
 
     def mapped_kind(self, function, items):
         """The kind of an item of map(function, items)."""

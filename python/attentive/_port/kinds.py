@@ -212,6 +212,8 @@ def kind_of(value):
         return BOOL if value.dtype.kind == "b" else FLOAT if "float" in type(value).__name__ else INT if "int" in type(value).__name__ else Many((Simple("numpy"),))
     if isinstance(value, tuple) and not hasattr(value, "_asdict"):
         return Tuple(tuple(kind_of(item) for item in value))
+    if isinstance(value, list) and len(set(map(type, value)) | set(map(id, value))) > 2 and all(isinstance(item, type) for item in value):
+        return Tuple(tuple(Class(item) for item in value))  # of several classes, in their order
     if isinstance(value, list):
         return List(merge([kind_of(item) for item in value]), len(value))
     if isinstance(value, set | frozenset):
@@ -319,11 +321,19 @@ def promoted(kind):
     return Tuple(tuple(map(promoted, kind.items))) if isinstance(kind, Tuple) else kind
 
 
+def classes(kind):
+    """The classes of a list or tuple of nothing but classes, which C++ has no type for."""
+    items = kind.items if isinstance(kind, Tuple) else (kind.item,) * (kind.length or 0) if isinstance(kind, List) else ()
+    return tuple(item.cls for item in items) if all(isinstance(item, Class) for item in items) else ()
+
+
 def with_more(kind):
     """What C++ returns where some calls of a function return a tensor, and others a tuple that begins with it: that tuple."""
     several = [k for k in kind.kinds if not isinstance(k, Tensor)] if isinstance(kind, Many) else []
     whole = merge(several)
-    return whole if isinstance(whole, Tuple) and len(several) < len(kind.kinds) and isinstance((*whole.items, None)[0], Tensor) else kind
+    named = isinstance(whole, Config) and hasattr(whole.value, "_fields")
+    first = kind_of(whole.value[0]) if named else whole.items[0] if isinstance(whole, Tuple) and whole.items else None
+    return whole if len(several) < len(getattr(kind, "kinds", ())) and isinstance(first, Tensor) else kind
 
 
 def is_numbers(kind):

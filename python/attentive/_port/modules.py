@@ -256,6 +256,12 @@ def has_options(cls):
     return cls.__name__ in {"Linear", "Embedding", *_CONVOLUTIONS, *_SIGNATURES, *(f"BatchNorm{d}" for d in _DIMENSIONS)}
 
 
+def takes_sizes(cls, at):
+    """Whether an argument of a layer of PyTorch, by its name or position, is a number for each dimension, or one for all."""
+    known = inspect.isclass(cls) and cls.__name__ in (*_CONVOLUTIONS, *_POOLS) and cls.__module__.startswith("torch.nn")
+    return known and (list(_parameters(cls.__init__))[at] if isinstance(at, int) else at) in _LISTS
+
+
 def options(cls, args, kwargs):
     """The text of what a layer's constructor takes in C++."""
     text = construct(cls, args, kwargs)

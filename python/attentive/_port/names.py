@@ -114,7 +114,7 @@ def cpp_type(kind: Kind | None, node=None):
         if kind.item is None:
             return "std::vector<torch::Tensor>"
         item = kinds.CALLABLE if isinstance(kind.item, kinds.Function) and callable(kind.item.function) else kind.item
-        return f"std::vector<{cpp_type(item, node)}>"
+        return f"std::vector<{'torch::nn::AnyModule' if is_any_module(item) else variant(item) if is_mixed(item) else cpp_type(item, node)}>"
     if isinstance(kind, Tuple):
         if is_numbers(kind):
             return f"std::vector<{cpp_type(kind.items[0])}>"
@@ -130,6 +130,16 @@ def cpp_type(kind: Kind | None, node=None):
     if is_any_module(kind):
         return "std::shared_ptr<torch::nn::Module>" if holds_container(kind) else "torch::nn::AnyModule"
     raise Refusal(f"no one C++ type holds {describe(kind)}", node)
+
+
+def is_mixed(kind):
+    """Whether it is the items of a list of numbers and words."""
+    return isinstance(kind, Many) and kinds.STR in kind.kinds and set(kind.kinds) <= {kinds.INT, kinds.FLOAT, kinds.STR}
+
+
+def variant(kind):
+    """The C++ type of such an item."""
+    return f"std::variant<{', '.join(SIMPLE[k] for k in (kinds.INT, kinds.FLOAT, kinds.STR) if k in kind.kinds)}>"
 
 
 def is_choice(kind):

@@ -475,6 +475,7 @@ def _broken(line, width=110):
 _STANDARD = {
     "algorithm": "std::clamp", "cmath": "std::", "functional": "std::function", "limits": "numeric_limits", "map": "std::map", "numeric": "accumulate",
     "optional": "std::optional", "set": "std::set", "string": "std::string", "tuple": "std::tuple", "vector": "std::vector", "type_traits": "common_type",
+    "variant": "std::variant",
 }
 
 _DRAWS = """\

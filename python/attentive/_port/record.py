@@ -105,12 +105,10 @@ class Recorder:
             if isinstance(item, nn.Module):
                 seen[2].append(item)
 
-    def keywords(self, function, name, owners=None):
-        """Kinds of the entries of **name by key, None if not every call had them all."""
+    def keywords(self, function, name):
+        """Kinds of the entries of **name by key, and whether every call had them."""
         found = self._keywords.get((function.uid, name), {})
-        if any(count != self._calls[function.uid] for count, _, _ in found.values()):
-            return None
-        return {key: merge([k[0] for k in self._pick(seen, owners)]) for key, (_, seen, _) in found.items()}
+        return {key: (merge([k[1] for k in seen]), count == self._calls[function.uid]) for key, (count, seen, _) in found.items()}
 
     def no_keywords(self, function, name):
         """Whether nothing but None was given by **name."""

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from . import kinds, modules, names, schema
-from .expressions import is_none, recalled, super_call
+from .expressions import is_none, list_of, recalled, super_call
 from .kinds import Class, Config, Function, List, Many, Map, Module, Optional, Refusal, Size, Tensor, Tuple, is_own, merge, primary
 from .names import cpp_type, identifier
 
@@ -133,8 +133,8 @@ class Statements:
         """Whether no part of a statement ran, which follows an `if` that returns."""
         if self.blind or not isinstance(node, ast.stmt):
             return False
-        whole = node.value or ast.Pass() if isinstance(node, ast.AnnAssign) else node
-        parts = [n for n in ast.walk(whole) if isinstance(n, ast.Name | ast.Attribute | ast.Call | ast.Compare | ast.Constant) and isinstance(getattr(n, "ctx", None) or ast.Load(), ast.Load)]
+        node = node.value or ast.Pass() if isinstance(node, ast.AnnAssign) else node  # annotations never run
+        parts = [n for n in ast.walk(node) if isinstance(n, ast.Name | ast.Attribute | ast.Call | ast.Compare | ast.Constant) and isinstance(getattr(n, "ctx", None) or ast.Load(), ast.Load)]
         return bool(parts) and all(self.unit.recorder.kind(n) is None and getattr(n, "uid", None) not in self.substituted for n in parts)
 
     def statement(self, node):
@@ -448,10 +448,38 @@ class Statements:
         if isinstance(name, str):
             self.set_member(name, value, node)
         elif isinstance(self.kind(value), Module):
-            code = self.code(value)
-            self.out(f"register_module({self.code(word)}, {f'{code}->shared_from_this()' if code in self.pointers else code});")
+            self.register_named(word, value)
         else:
             raise Refusal(f"`{ast.unparse(node)[:60]}`: the name is no constant", node)
+
+    def register_named(self, word, value):
+        """Registers a module under a name that is put together, as an entry of the container that the class is, and sets the member that it names."""
+        members, base, held = self.named_members(value), list_of(Module(self.cls.cls)).cls, self.argument(value, self.kind(value))
+        text = self.code(word)
+        if members and not (held.isidentifier() and text.isidentifier()):
+            text, layer = self.local_copy(word, "name"), self.fresh("layer")
+            self.out(f"auto {layer} = {held};")
+            held = layer
+        if base is nn.ModuleDict:
+            self.update("this", [(text, held)])
+        elif base is nn.Sequential and self.runs_layers():
+            self.out(f"push_back({text}, {self.as_layer(held) if self.kind(value) == Module(nn.Sequential) else held});")
+        else:
+            self.out(f"register_module({text}, {held});")
+        for name, kind in members.items():
+            self.cls.set(name, kind)
+            layer = held if isinstance(kind, Module) else f"{held}.ptr()" if names.holds_container(kind) else f"torch::nn::AnyModule({held})"
+            self.out(f"if ({text} == {self.literal(name)}) {self.member(name)} = {layer};")
+
+    def named_members(self, value):
+        """Members that the source reads by their names and never sets by them, and that may be this module: their kinds."""
+        found = {name for m in self.unit.instances.get(self.cls.cls, {}).values() for name, child in m._modules.items() if child is not None}
+        nodes = [n for source in self.unit.loaded.sources.values() for n in ast.walk(source.tree) if isinstance(n, ast.Attribute)]
+        read = {n.attr for n in nodes if isinstance(n.ctx, ast.Load)}
+        typed = [n.target for n in ast.walk(self.cls.tree) if isinstance(n, ast.AnnAssign) and n.value is None]
+        stored = {member_of(n) for n in ast.walk(self.cls.tree) if isinstance(getattr(n, "ctx", None), ast.Store) and n not in typed}
+        whole = {name: self.unit.attribute_kind(self.cls, name) for name in sorted(found & read - stored)}
+        return {name: kind for name, kind in whole.items() if self.kind(value) in getattr(kind, "kinds", (kind,))}
 
     def before_base(self, call):
         """Writes out what the base's constructor is given and was computed before: C++ constructs the base first."""
@@ -487,7 +515,7 @@ class Statements:
                 self.base_call = f"{names.class_name(base)}Impl({', '.join(self.bind(base.__init__, call, constructor=base))})"
             return
         if is_own(base):
-            if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
+            if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None and getattr(k.value, "id", None) not in self.displays for k in call.keywords):
                 given = {k.arg: k.value for k in call.keywords if k.arg}
                 signature = self.unit.inherited_arguments(self.function, self.cls)[0] or self.signature()
                 texts = [self.code(given[p.name]) if p.name in given else identifier(p.name) for p in signature.live()]
@@ -501,7 +529,7 @@ class Statements:
         if self.unit.options_of(self.function, self.path, self.cls) is base:
             self.base_call = f"{modules.holder(base)}Impl({self.more_options(base, call)})"
             return
-        text = modules.construct(base, [self.operand(a) for a in call.args], {k.arg: self.operand(k.value) for k in call.keywords})
+        text = modules.construct(base, [self.operand(a) for a in call.args], self.keywords(call))
         self.unit.includes.update(modules.includes(text))
         self.base_call = f"{modules.holder(base)}Impl{text[text.index('('):]}"
 
@@ -613,6 +641,11 @@ class Statements:
             self.note(f"{self.unit.loaded.place(self.path, node.lineno)}: a tuple in C++, whose further items are empty here")
             self.out(f"return {{{', '.join([self.code(value), *(names.nothing(item, node) for item in result.items[1:])])}}};")
             return
+        if isinstance(result, Config) and isinstance(self.kind(value), Tensor):
+            first, *rest = result.value._fields
+            self.unit.left_out.update((result.name, name) for name in rest)
+            self.out(f"return {result.name}{{.{identifier(first)} = {self.code(value)}}};")
+            return
         self.out(f"return {self.held(self.code(value), self.kind(value), result)};")
 
     @staticmethod
@@ -699,6 +732,7 @@ class Statements:
         self.out(f"put_part({self.code(target.value)}, {', '.join(bounds)}, {self.as_vector(value)});")
 
     def bind_name(self, name, value, node):
+        value = self.one_kind(value) if self.is_looped(name) else value
         kind = self.kind(value)
         if self.class_word(value) and isinstance(value, ast.Attribute):
             self.class_words[name] = self.class_word(value)
@@ -714,8 +748,8 @@ class Statements:
                 self.partials[name] = value
                 return
         classes = tuple(map(self.static, value.elts)) if isinstance(value, ast.Tuple | ast.List) else ()
-        if classes and all(map(inspect.isclass, classes)):
-            self.statics[name] = classes
+        if classes and all(map(inspect.isclass, classes)) or kinds.classes(kind):
+            self.statics[name] = kinds.classes(kind) or classes
             self.local_names.discard(name)
             return
         own = next((p for p in self.signature().parameters if p.name == name and p.changed), None)
@@ -805,6 +839,20 @@ class Statements:
         made = isinstance(value, ast.Call) and self.static(value.func) is nn.Parameter and value.args
         self.told_gradient |= {name} if made and self.wants_gradient(value) else set()
         self.store_name(name, self.parameter(value.args[0], value) if made else self.code(value), kind, node)
+
+    def one_kind(self, value):
+        """A display of numbers or tuples that one type holds, though they differ, as a list of that type; any other expression as it is."""
+        kind = self.kind(value)
+        whole = merge(list(kind.items)) if isinstance(value, ast.Tuple) and isinstance(kind, Tuple) else None
+        if not (isinstance(whole, Tuple | Optional) or whole == kinds.FLOAT) or all(item == whole for item in kind.items):
+            return value
+        texts = [self.typed_branch(item, whole) if whole == kinds.FLOAT else self.returned_item(item, whole) for item in self.starless(value.elts)]
+        return self.stand_for(f"{cpp_type(List(whole), value)}{{{', '.join(texts)}}}", List(whole, len(texts)), value)
+
+    def is_looped(self, name):
+        """Whether loops over it are all that reads a local, which is set once."""
+        loops = [n.iter for n in ast.walk(self.function) if isinstance(n, ast.For | ast.comprehension)]
+        return not self.rebound(name) and all(n in loops for n in ast.walk(self.function) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load))
 
     def is_display_only(self, name, value):
         """Whether a local dict is only read by constant words and spread by `**`, becomes an nn.ModuleDict or nn.Sequential, or holds classes."""
@@ -914,7 +962,7 @@ class Statements:
 
     def store_name(self, name, code, kind, node):
         """`name = code`, with a declaration the first time."""
-        if code == self.renamed.get(name, identifier(name)) and name in self.locals:
+        if code == self.renamed.get(name, identifier(name)) and name in self.locals or names.is_mixed(self.locals.get(name)) and code == f"std::get<{cpp_type(kind, node)}>({identifier(name)})":
             return
         self.inline.pop(name, None)
         held = self.locals.get(name)
@@ -926,7 +974,7 @@ class Statements:
         if names.is_any_module(held) and isinstance(kind, Module):
             code, kind = f"{code}.ptr()" if names.holds_container(held) else f"torch::nn::AnyModule({code})", held
         if held is not None and held != kinds.NONE:
-            if cpp_type(held, node) == cpp_type(kind, node) or (held == kinds.FLOAT and kind == kinds.INT) or isinstance(held, Optional):
+            if names.is_mixed(held) and kind in held.kinds or cpp_type(held, node) == cpp_type(kind, node) or (held == kinds.FLOAT and kind == kinds.INT) or isinstance(held, Optional):
                 self.out(f"{self.renamed.get(name, identifier(name))} = {code};")
                 return
             if self.depth > 0 and not self.in_one_block(name, node):
@@ -1130,8 +1178,8 @@ class Statements:
             recorder.set(name, known)
             self.out(f"{self.member(name)} = {self.maker_word(value)};")
             return
-        if isinstance(kind, Class | Function):
-            recorder.statics[name] = kind.cls if isinstance(kind, Class) else kind.function
+        if isinstance(kind, Class | Function) or kinds.classes(kind):
+            recorder.statics[name] = kinds.classes(kind) or (kind.cls if isinstance(kind, Class) else kind.function)
             return
         if isinstance(kind, Config):
             self.unit.struct(kind)
@@ -1196,12 +1244,19 @@ class Statements:
         else:
             code = f"torch::nn::{cls.__name__}()" if cls in _CONTAINERS else self.code(value)
             runs = self.cls.base is nn.Sequential and self.constructor and self.runs_layers()
+            keeps = self.cls.base is nn.ModuleDict and self.constructor
+            given = self.compare_none(value, self.kind(value), True, node) if kinds.NONE in self.raw_kinds(value) else ""
+            if given and not isinstance(value, ast.Call):  # an argument that is None at times
+                self.out(f"if ({given}) {target} = {self.registers(name)}(\"{name}\", {code});")
+                return
             if not self.constructor and not self.cls.inherited(name) and name not in self.cls.registered:
                 self.out(f'{target} = {target}.is_empty() ? register_module("{name}", {code}) : replace_module("{name}", {code});')
             else:
-                self.out(f"{target} = {code};" if runs else f'{target} = {self.registers(name)}("{name}", {code});')
+                self.out(f"{target} = {code};" if runs or keeps else f'{target} = {self.registers(name)}("{name}", {code});')
             if cls in _CONTAINERS:
                 self.fill(cls, target, value)
+            if keeps:
+                self.update("this", [(self.literal(name), target)])
             if runs:  # Sequential's forward runs it
                 self.out(f'push_back("{name}", {self.as_layer(target) if kind == Module(nn.Sequential) else target});')
 
@@ -1262,8 +1317,9 @@ class Statements:
         if not self.constructor and isinstance(kind, Module) and is_own(kind.cls) and self.kind(value) in kinds.NUMBERS:
             self.out(f"{self.code(target.value)}->{names.member(target.attr)} = {self.code(value)};")
             return
-        foreign = isinstance(kind, Module) and not is_own(kind.cls) and not self.draws(value)
-        if foreign and not self.unit.read_anywhere(kind.cls, target.attr):
+        number = isinstance(kind, Module) and not self.draws(value) and not self.unit.read_by_torch(kind.cls, target.attr)
+        foreign = number and not is_own(kind.cls) and not self.unit.read_anywhere(target.attr)
+        if foreign or number and self.kind(value) in kinds.NUMBERS and self.unit.is_idle(target.attr):
             self.note_left_out(node, "which nothing reads")
             return
         raise Refusal(f"`{ast.unparse(node)[:60]}` sets an attribute of {names.describe(kind)}", node)
@@ -1576,6 +1632,9 @@ class Statements:
             isinstance(self.kind(item), Module) or self.kind(item) == kinds.STR for item in node.iter.elts):
             self.unroll(node)
             return
+        if len(set(self.class_list(node.iter))) > 1 and isinstance(node.target, ast.Name):
+            self.unroll_classes(node)
+            return
         tested = any(getattr(getattr(n, "func", None), "id", "") == "isinstance" for n in ast.walk(node))
         containers = (nn.ModuleList, nn.Sequential) if tested else (nn.ModuleList,)
         if isinstance(node.target, ast.Name) and self.listed(node.iter) in map(Module, containers) and not isinstance(
@@ -1625,6 +1684,17 @@ class Statements:
             else:
                 self.statements(node.body)
             self.inline, self.locals = saved
+
+    def unroll_classes(self, node):
+        """A loop over classes."""
+        commented, name = self.commented, node.target.id
+        self.local_names.discard(name)
+        for cls in self.class_list(node.iter):
+            self.commented, self.statics[name], saved = commented, cls, dict(self.locals)
+            self.out("{")
+            self.block(node.body)
+            self.out("}")
+            self.locals = saved
 
     def statement_While(self, node):
         if node.orelse or isinstance(self.kind(node.test), Tensor):
@@ -1743,6 +1813,11 @@ class Statements:
             if method in ("modules", "children"):
                 self.locals[target.id] = Module(nn.Module)
             return self.iterate_members(items, target, method, node)
+        if self.class_list(items):
+            counter = self.fresh("n")
+            length, item = self.indexable(items, counter)
+            return f"for (int64_t {counter} = 0; {counter} < {length}; ++{counter})", [lambda: self.bind_item(target, *item, node)]
+        items = self.one_kind(items)
         kind = self.listed(items)
         if isinstance(kind, Module) and kind.cls is nn.ParameterList:
             whole = self.fresh("entry")
@@ -1951,7 +2026,8 @@ class Statements:
         parts = target.elts if method == "items" else [target]
         if method in ("items", "keys"):
             self.locals[parts[0].id] = kinds.STR
-            bindings.append(f"const auto& {identifier(parts[0].id)} = {whole}.key();")
+            key = identifier(parts[0].id)
+            bindings += [] if self.unread(parts[0]) else [lambda: self.out(f"const auto& {key} = {whole}.key();", declares=key)]
         if method in ("items", "values"):
             bindings.append(lambda: (self.bind_item if tensors else self.bind_module)(parts[-1], f"{whole}.value()", kind, node))
         return f"for (const auto& {whole} : *{self.code(container)})", bindings
@@ -1963,6 +2039,10 @@ class Statements:
             name = self.fresh("items")
             self.out(f"const auto {name} = {self.reached(node.func.value)}{members}();")
             return f"static_cast<int64_t>({name}.size())", (f"{name}[{counter}]", Tensor())
+        if found := self.class_list(node):
+            if len(set(found)) > 1:
+                raise Refusal(f"a loop over `{ast.unparse(node)[:50]}`, several classes, beside others; write a loop over them alone", node)
+            return str(len(found)), ("", Class(found[0]))
         kind, code = self.listed(node), self.code(node) if not isinstance(node, ast.Call) or getattr(node.func, "id", "") != "range" else ""
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "range" and len(node.args) == 1:
             return self.code(node.args[0]), (counter, kinds.INT)
@@ -1988,6 +2068,9 @@ class Statements:
                 self.bind_children(target, code, source, node)
                 return
             self.bind_module(target, code, kind, node)
+        elif isinstance(kind, Class):
+            self.statics[target.id] = kind.cls
+            self.local_names.discard(target.id)
         elif isinstance(target, ast.Tuple):
             for at, part in enumerate(target.elts):
                 text = f"std::get<{at}>({code})" if isinstance(kind, Tuple) and not kinds.is_numbers(kind) else f"{code}[{at}]"

@@ -6,7 +6,7 @@ import functools
 import itertools
 import logging
 import math
-from collections import OrderedDict
+from collections import OrderedDict, namedtuple
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Optional, cast
@@ -2312,3 +2312,177 @@ class Policy(nn.Module):
         action = choice.sample() if draw else taken
         bits = q.log_prob(z).sum(-1) + (p.entropy() * p.stddev - q.variance).sum(-1) + q.sample().sum(-1) * 0.0
         return z, choice.log_prob(action) + bits, choice.entropy() + kl_divergence(q, p).sum(-1)
+
+
+class Densely(nn.ModuleDict):
+    """Layers that see what all before them gave."""
+
+    def __init__(self, width, count):
+        super().__init__()
+        for n in range(count):
+            layer = nn.Linear(width * (n + 1), width)
+            self.add_module("layer%d" % n, layer)
+        self.last = nn.Linear(width * (count + 1), width)
+
+    def forward(self, x):
+        seen = [x]
+        for _, layer in self.items():
+            seen.append(torch.tanh(layer(torch.cat(seen, -1))))
+        return seen[-1]
+
+
+class NamedInALoop(nn.Module):
+    """Members with names that a loop puts together, a list of layers of several classes, and layers that are compared."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.stage2: nn.Sequential
+        self.stage3: nn.Sequential
+        for name, times in zip([f"stage{n}" for n in [2, 3]], [1, 2]):
+            stage: list[nn.Module] = []
+            for _ in range(times):
+                stage.append(nn.Linear(width, width))
+            setattr(self, name, nn.Sequential(*stage))
+        self.dense = Densely(width, 2)
+        last = nn.Linear(width, width)
+        layers = [nn.Linear(width, width), nn.Tanh(), nn.Sequential(nn.Linear(width, width), nn.ReLU()), last]
+        self.layers = nn.Sequential(*layers)
+        for m in self.modules():
+            if m is self:
+                continue
+            if isinstance(m, nn.Linear):
+                if m is last:
+                    nn.init.normal_(m.weight, std=0.2)
+                else:
+                    nn.init.xavier_uniform_(m.weight)
+
+    def forward(self, x):
+        return self.layers(self.dense(self.stage3(self.stage2(x))))
+
+
+def rolled(x, shift):
+    """x, rolled, with another number where it wrapped around."""
+    shift = shift.copy()
+    if x.size(1) < 8:
+        shift[0] = 1
+    x = torch.roll(x, shifts=(-shift[0], shift[1]), dims=(1, 2))
+    marks = torch.zeros_like(x)
+    rows, count = ((0, -2), (-2, -shift[0]), (-shift[0], None)), 0
+    for row in rows:
+        for column in ((0, 1.5), (2, 0.5)):
+            marks[:, row[0] : row[1], int(column[0])] = count * column[1]
+            count += 1
+    return x + marks
+
+
+class RolledByLists(nn.Module):
+    """Lists that are copied, filtered, or hold classes."""
+
+    def __init__(self, width, shift, layers, shapes, strides=(1, 2, 2)):
+        super().__init__()
+        self.shift, self.halvings = shift, len(list(filter(lambda stride: stride == 2, strides)))
+        self.first = layers[0](width, width)
+        self.rest = nn.ModuleList([layer(width, width) for layer in layers])
+        self.acts = nn.Sequential()
+        for shape in shapes:
+            self.acts.append(shape())
+
+    def forward(self, x):
+        for layer in self.rest:
+            x = layer(x) / self.halvings
+        return self.acts(self.first(rolled(rolled(x, self.shift), self.shift)))
+
+
+class Unit(nn.Module):
+    def __init__(self, inputs, outputs, **kwargs):
+        super().__init__()
+        self.conv = nn.Conv2d(inputs, outputs, bias=False, **kwargs)
+        self.norm = nn.BatchNorm2d(outputs, eps=1e-3)
+
+    def forward(self, x):
+        return F.relu(self.norm(self.conv(x)), inplace=True)
+
+
+class Sized(nn.Module):
+    def __init__(self, width, kernel, padding, after=None):
+        super().__init__()
+        self.conv = nn.Conv2d(width, width, kernel, padding=padding, groups=width)
+        self.after = after
+
+    def forward(self, x):
+        x = self.conv(x)
+        return x if self.after is None else self.after(x)
+
+
+class Thin(nn.Conv2d):
+    def __init__(self, inputs, outputs, scale=0.5, **kwargs):
+        super().__init__(inputs, outputs, 1, bias=False, **kwargs)
+        self.scale = scale
+
+    def forward(self, x):
+        return super().forward(x) * self.scale
+
+
+Scores = namedtuple("Scores", ["scores", "side"])
+
+
+class FurtherKeywords(nn.Module):
+    """Keywords of a layer and layers that some calls give, sizes that are a number or a pair, and a named tuple in train mode alone."""
+
+    def __init__(self, width, blocks=None, aside=True):
+        super().__init__()
+        if blocks is None:
+            blocks = [Unit, Thin]
+        if len(blocks) != 2:
+            raise ValueError(f"two blocks, not {len(blocks)}")
+        unit, thin = blocks[0], blocks[1]
+        self.head = unit(3, width, kernel_size=3, stride=2, padding=1)
+        self.wide = unit(width, width, kernel_size=(1, 3), padding=(0, 1))
+        self.point = unit(width, width, kernel_size=1)
+        self.sized = nn.Sequential(Sized(width, 3, 1), Sized(width, (3, 1), (1, 0), nn.BatchNorm2d(width)))
+        self.thin, self.side = thin(width, 2), thin(width, 2, scale=0.25, stride=2)
+        self.side.gain = 0.1
+        self.aside = aside
+
+    def scores(self, x, side: torch.Tensor):
+        if self.training and self.aside:
+            return Scores(x, side)
+        return x
+
+    def forward(self, x):
+        x = self.sized(self.point(self.wide(self.head(x))))
+        side = None
+        if self.training:
+            side = self.side(x)
+        return self.scores(self.thin(x), side)
+
+
+def planned(plan, inputs, normed=False):
+    """Layers of a plan: widths, and words for what lies between."""
+    layers = []
+    for v in plan:
+        if v == "M":
+            layers += [nn.MaxPool1d(2)]
+        elif isinstance(v, str):
+            layers += [nn.Tanh()]
+        else:
+            v = cast(int, v)
+            conv = nn.Conv1d(inputs, v, 3, padding=1)
+            if normed:
+                layers += [conv, nn.BatchNorm1d(v)]
+            else:
+                layers += [conv]
+            inputs = v
+    return nn.Sequential(*layers)
+
+
+class Planned(nn.Module):
+    """Numbers and words in one list."""
+
+    def __init__(self, features, plan):
+        super().__init__()
+        self.features = features
+        self.more = planned(plan, 16)
+
+    def forward(self, x):
+        return self.more(self.features(x))
