@@ -934,6 +934,9 @@ class Expressions:
         return f"&{code}" if self.is_reference(node) else f"{primary(code)}.get()"
 
     def compare_none(self, left, kind, negated, node):
+        owner = self.kind(left.value) if isinstance(left, ast.Attribute) else None
+        if isinstance(owner, Config) and isinstance(self.unit.struct_fields(owner).get(left.attr), Optional):
+            return f"{'' if negated else '!'}{self.primary(left.value)}.{identifier(left.attr)}.has_value()"
         if kind == kinds.NONE:
             return "false" if negated else "true"
         if self.is_self(left) and self.cls is not None:
@@ -2343,9 +2346,8 @@ class Expressions:
         held, given = self.unit.structs[kind.name], []
         for name, field in self.unit.struct_fields(held).items():
             value, usual = kind.fields().get(name), held.fields()[name]
-            if value is usual or isinstance(field, Config | Tensor) or not isinstance(field, Optional) and kind_of(value) == kind_of(usual) and value == usual:
-                continue
-            if value is not None:
+            same = not isinstance(field, Optional) and (value is usual or kind_of(value) == kind_of(usual) and value == usual)
+            if value is not None and not same and not isinstance(field, Config | Tensor):
                 given.append(f".{identifier(name)} = {self.literal(value)}")
         return f"{kind.name}{{{', '.join(given)}}}"
 
