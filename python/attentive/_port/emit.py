@@ -173,8 +173,15 @@ class Translator(Expressions, Statements):
         text = ast.unparse(node)
         if text in ("torch.no_grad()", "torch.no_grad", "torch.inference_mode()"):
             self.out("torch::NoGradGuard no_grad;")
-        elif text.split("(")[0].rpartition(".")[2] not in _DECORATORS and not self.unit.without_effect(self.cls, self.function.name):
+        elif text.split("(")[0].rpartition(".")[2] not in _DECORATORS and not self.is_itself() and not self.unit.without_effect(self.cls, self.function.name):
             raise Refusal(f"the decorator @{text[:50]} of {self.function.name} has no translation", node, self.path)
+
+    def is_itself(self):
+        """Whether the decorators of the function returned itself."""
+        name = self.function.name
+        held = inspect.getattr_static(self.cls.cls, name, None) if self.cls else self.globals.get(name)
+        found = self.unit.loaded.definition(held) if inspect.isfunction(held) else None
+        return found is not None and found[1].uid == self.function.uid
 
     def keep_hoists(self, body):
         """Declarations that were planned before a statement that is gone move to the next one."""

@@ -260,6 +260,9 @@ class Expressions:
         constant, code = self.constant(node), self.code(node)
         if constant is UNKNOWN and self.kind(node) == kinds.STR and len(set(self.values(node))) == 1:
             constant = self.pinned(node, code)  # a word that chooses an operation
+        if isinstance(node, ast.Call) and isinstance(self.kind(node), Tuple) and kinds.is_tensors(self.kind(node)) and self.unit.loaded.definition(self.static(node.func)):
+            parts = self.local_copy(node) if self.is_vector(node) is False else ""  # of an own function that returns a tuple
+            code = "{" + ", ".join(f"std::get<{n}>({parts})" for n in range(len(self.kind(node).items))) + "}" if parts else code
         is_dtype = isinstance(node, ast.Name) and self.static(node) in (float, int, bool)
         return Operand(code, kinds.DTYPE if is_dtype else self.kind(node), constant)
 
@@ -1323,6 +1326,8 @@ class Expressions:
             return self.call_static(target, node)
         if (choice := self.made_by_word(node)) is not None:
             return self.code(choice)
+        if isinstance(function, ast.Call) and getattr(self.static(function.func), "__name__", "") == "_ntuple" and isinstance(self.kind(node), Tuple):
+            return self.pair_of(len(self.kind(node).items), node)
         kind = self.kind(function)
         held = self.cls.members.get(function.attr) if self.cls and isinstance(function, ast.Attribute) and self.is_self(function.value) else None
         if any(map(names.is_any_module, (kind, held))):
@@ -2458,7 +2463,7 @@ class Expressions:
             raise Refusal(f"`{ast.unparse(node)[:60]}` has both answers; test it in an if of its own", node)
         return "true" if known else "false"
 
-    call_hasattr = call_callable = call_isinstance
+    call_hasattr = call_callable = call_issubclass = call_isinstance
 
     def call_getattr(self, node):
         name = self.constant(node.args[1])
@@ -2598,7 +2603,12 @@ class Expressions:
             both = ast.copy_location(ast.BoolOp(ast.Or() if word == "any" else ast.And(), node.args[0].elts), node)
             both.uid = node.uid
             return self.code_BoolOp(both)
-        name, argument = self.fresh(word), node.args[0]
+        argument = node.args[0]
+        if is_numbers(self.kind(argument)) or isinstance(self.kind(argument), Size) or isinstance(self.kind(argument), List) and self.kind(argument).item in kinds.NUMBERS:
+            items = self.local_copy(argument, "items")
+            self.unit.includes_std.add("algorithm")
+            return f"std::{word}_of({items}.begin(), {items}.end(), [](auto item) {{ return item != 0; }})"
+        name = self.fresh(word)
         if not isinstance(argument, ast.GeneratorExp | ast.ListComp) or len(argument.generators) > 1:
             raise Refusal(f"{word} of anything but a comprehension", node)
         self.out(f"bool {name} = {'false' if word == 'any' else 'true'};")

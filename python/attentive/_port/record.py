@@ -247,6 +247,13 @@ class _Wrap(ast.NodeTransformer):
             node.orelse = self._block(node.orelse, node.uid, "orelse")
         return node
 
+    def visit_Try(self, node):
+        for part in ("body", "orelse", "finalbody"):
+            setattr(node, part, [self.visit(statement) for statement in getattr(node, part)])
+        for handler in node.handlers:
+            handler.body = self._block(handler.body, node.uid, "handler")
+        return node
+
     def visit_match_case(self, node):
         node.guard = node.guard and self.visit(node.guard)
         node.body = [self.visit(statement) for statement in node.body]

@@ -353,11 +353,16 @@ class Statements:
             raise Refusal(f"`{ast.unparse(node)}` has no translation; build the list without it", node)
 
     def statement_Try(self, node):
-        """A try whose handlers only tell what failed is its body."""
+        """A try whose handlers only tell what failed, or never ran, is its body: what fails in it ends in an error."""
         fails = lambda part: isinstance(part, ast.Raise) or isinstance(part, ast.Assert) and getattr(part.test, "value", True) is False
         told = lambda part: isinstance(part, ast.Expr) and isinstance(part.value, ast.Call) and ast.unparse(part.value.func).startswith(("print", "log", "warn"))
-        if node.finalbody or not all(fails(handler.body[-1]) and all(map(told, handler.body[:-1])) for handler in node.handlers):
-            raise Refusal("a try has no translation unless its handlers only tell what failed", node)
+        if node.finalbody:
+            raise Refusal("a try with a finally has no translation", node)
+        if not all(fails(handler.body[-1]) and all(map(told, handler.body[:-1])) for handler in node.handlers):
+            entries = [n for part in node.body if isinstance(part, ast.stmt) for n in ast.walk(part) if isinstance(n, ast.Subscript) and not isinstance(self.kind(n.value), Tensor)]
+            if self.ran(node, "handler") or self.blind or entries:  # C++ may read an entry that is not there
+                raise Refusal("a try has no translation unless its handlers only tell what failed, or never ran; write an if", node)
+            self.unit.never(self.path, node.handlers[0].body[0].lineno)
         self.statements([*node.body, *node.orelse])
         self.commented = node.end_lineno
 
@@ -1806,6 +1811,8 @@ class Statements:
             return self.iterate_map(held, target, method, node)
         if isinstance(held, ast.Attribute) and held.attr == "_modules" and isinstance(self.kind(held.value), Module) or method == "named_children":
             owner, method = held.value if method != "named_children" else items.func.value, {"named_children": "items"}.get(method, method)
+            if not isinstance(self.listed(owner), Module):
+                raise Refusal(f"a loop over `{ast.unparse(items)[:50]}` of modules of several classes; write a loop for each", node)
             return self.iterate_children(owner, self.listed(owner).cls, recalled(items, ast.Attribute(owner, method, ast.Load()), [], []), target, method, node)
         if method in ("items", "values", "keys") and isinstance(self.kind(items.func.value), Module):
             return self.iterate_dict(items, target, method, node)

@@ -2486,3 +2486,38 @@ class Planned(nn.Module):
 
     def forward(self, x):
         return self.more(self.features(x))
+
+
+NAMED = {}
+
+
+def named(function):
+    NAMED[function.__name__] = function
+    return function
+
+
+@named
+def grid_of(*sizes):
+    try:
+        return torch.meshgrid(*[torch.arange(n) for n in sizes], indexing="ij")
+    except TypeError:  # of an old PyTorch
+        return torch.meshgrid(*[torch.arange(n) for n in sizes])
+
+
+class OldAndNew(nn.Module):
+    """Answers for several releases of PyTorch, of which one runs; a class asked for its bases."""
+
+    def __init__(self, width, norm=nn.LayerNorm):
+        super().__init__()
+        self.norm = norm(width)
+        self.scaled = issubclass(norm, nn.LayerNorm)
+        places = torch.stack(grid_of(3, 4)) if any((width, 0)) else None
+        self.register_buffer("places", (places[0] * 4 + places[1]).flatten().float(), persistent=False)
+
+    def forward(self, x):
+        x = self.norm(x)
+        try:
+            x = F.scaled_dot_product_attention(x, x, x)
+        except AttributeError:
+            x = (x @ x.transpose(-2, -1)).softmax(-1) @ x
+        return x + self.places[: x.size(1), None] if self.scaled else x

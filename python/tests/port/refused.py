@@ -165,9 +165,10 @@ class TryInstead(nn.Module):
 
     def forward(self, x):
         try:  # here
-            return self.fc(x)
+            x = self.fc(x.transpose(-2, -1))
         except RuntimeError:
-            return self.fc(x.transpose(-2, -1))
+            x = self.fc(x)
+        return x
 
 
 class RandomOfPython(nn.Module):
