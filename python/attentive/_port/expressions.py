@@ -2354,6 +2354,8 @@ class Expressions:
             same = not isinstance(field, Optional) and (value is usual or kind_of(value) == kind_of(usual) and value == usual)
             if value is not None and not same and not isinstance(field, Config | Tensor):
                 given.append(f".{identifier(name)} = {self.literal(value)}")
+            else:
+                self.unit.left_out.add((kind.name, name))
         return f"{kind.name}{{{', '.join(given)}}}"
 
     # Built-in functions.
