@@ -35,6 +35,7 @@ PROGRAM = """
 int main(int, char** argv) {
   const int64_t batch = std::stoll(argv[1]), length = std::stoll(argv[2]), width = std::stoll(argv[3]);
   torch::set_num_threads(std::stoi(argv[5]));
+  const auto dtype = std::string(argv[6]) == "bfloat16" ? torch::kBFloat16 : torch::kFloat;
   double dropout = -1, asked = 0;
   torch::Tensor x;
   torch::nn::AnyModule module;
@@ -43,8 +44,9 @@ int main(int, char** argv) {
     if (asked != dropout) {
       dropout = asked;
       torch::manual_seed(1);
-      x = torch::randn({batch, length, width});
+      x = torch::randn({batch, length, width}).to(dtype);
       module = torch::nn::AnyModule(ported::@(width, std::stoll(argv[4]), dropout));
+      module.ptr()->to(dtype);
       optimizer = std::make_unique<torch::optim::AdamW>(module.ptr()->parameters(), 1e-4);
     }
     std::vector<double> seconds;
@@ -52,7 +54,7 @@ int main(int, char** argv) {
     for (int i = 0; i < steps; ++i) {
       const auto start = std::chrono::steady_clock::now();
       optimizer->zero_grad();
-      const auto loss = module.forward(x).square().mean();
+      const auto loss = module.forward(x).to(torch::kFloat).square().mean();
       loss.backward();
       optimizer->step();
       last = loss.item<double>();
@@ -86,14 +88,15 @@ class Peer:
         if dropout != self.dropout:
             self.dropout = dropout
             torch.manual_seed(1)
-            self.x = torch.randn(self.sizes.batch, self.sizes.length, self.sizes.width)
-            self.module = self.make(self.sizes.width, self.sizes.heads, dropout)
+            dtype = getattr(torch, self.sizes.dtype)
+            self.x = torch.randn(self.sizes.batch, self.sizes.length, self.sizes.width).to(dtype)
+            self.module = self.make(self.sizes.width, self.sizes.heads, dropout).to(dtype)
             self.optimizer = torch.optim.AdamW(self.module.parameters(), 1e-4)
         seconds = []
         for _ in range(count):
             start = time.perf_counter()
             self.optimizer.zero_grad()
-            loss = self.module(self.x).square().mean()
+            loss = self.module(self.x).float().square().mean()
             loss.backward()
             self.optimizer.step()
             last = loss.item()
@@ -118,7 +121,7 @@ def built(name, folder, prefix):
 
 def compare(name, program, sizes, turns):
     peer = Peer(name, sizes)
-    arguments = [sizes.batch, sizes.length, sizes.width, sizes.heads, sizes.threads]
+    arguments = [sizes.batch, sizes.length, sizes.width, sizes.heads, sizes.threads, sizes.dtype]
     with subprocess.Popen([program, *map(str, arguments)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                           text=True) as process:
 
@@ -127,7 +130,7 @@ def compare(name, program, sizes, turns):
             return tuple(map(float, process.stdout.readline().split()))
 
         losses = ours(0.0, 2)[1], peer.steps(0.0, 2)[1]
-        if abs(losses[0] / losses[1] - 1) > 1e-4:
+        if abs(losses[0] / losses[1] - 1) > (1e-4 if sizes.dtype == "float32" else 1e-2):
             raise SystemExit(f"{name}: loss {losses[0]} against {losses[1]}")
         ours(0.1, 1), peer.steps(0.1, 1)
         pairs = [(ours(0.1, 1)[0], peer.steps(0.1, 1)[0]) for _ in range(turns)]
@@ -142,6 +145,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--prefix", required=True, help="where attentive is installed")
     parser.add_argument("--turns", type=int, default=9)
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     for name, value in dict(batch=8, length=1024, width=768, heads=12, threads=2).items():
         parser.add_argument(f"--{name}", type=int, default=value)
     args = parser.parse_args()
