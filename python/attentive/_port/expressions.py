@@ -1001,6 +1001,8 @@ class Expressions:
         return f"({test} ? {texts[0]} : {texts[1]})"
 
     def typed_branch(self, node, kind):
+        if isinstance(kind, List) and names.is_any_module(kind.item) and isinstance(node, ast.List) and not any(isinstance(e, ast.Starred) for e in node.elts):
+            return f"{cpp_type(kind, node)}{{{', '.join(self.typed_branch(item, kind.item) for item in node.elts)}}}"
         code = self.code(node)
         if is_none(node) or self.kind(node) == kinds.NONE:
             return names.nothing(kind, node)

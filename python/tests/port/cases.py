@@ -218,6 +218,7 @@ CLASSES = [
     idiom("Followed", "8", "randn(B, T, 8)"),
     idiom("HandedLayers", "8", "randn(B, 3, 8, 8)"),
     idiom("ConfiguredStages", "[StageSettings(8, 2), StageSettings(10, 1, stretch=1.5, wide=3)]", "randn(B, 3, 6, 6)"),
+    idiom("EitherList", "8", "randn(B, T, 8)"),
     idiom("OldAndNew", "8", "randn(B, T, 8)", attention=1),
     idiom("Normed", "5", "randn(B, 3, 8, 8), randint(0, 5, (B,))"),
     idiom("NamedInALoop", "8", "randn(B, T, 8)"),

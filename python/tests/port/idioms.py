@@ -2521,3 +2521,24 @@ class OldAndNew(nn.Module):
         except AttributeError:
             x = (x @ x.transpose(-2, -1)).softmax(-1) @ x
         return x + self.places[: x.size(1), None] if self.scaled else x
+
+
+class ShortOrLong(nn.Module):
+    def __init__(self, width, long):
+        super().__init__()
+        parts = [nn.Linear(width, width), nn.ReLU()] if long else [nn.Linear(width, width)]
+        self.body = nn.Sequential(*parts)
+
+    def forward(self, x):
+        return self.body(x)
+
+
+class EitherList(nn.Module):
+    """A choice between two lists of layers of different classes."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.long, self.short = ShortOrLong(width, True), ShortOrLong(width, False)
+
+    def forward(self, x):
+        return self.short(self.long(x))
