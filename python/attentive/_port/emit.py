@@ -757,6 +757,11 @@ def kept_arguments(constructor):
             yield from ((kept.attr, given.id) for kept, given in pairs if isinstance(kept, ast.Attribute) and isinstance(given, ast.Name))
 
 
+def mentions(nodes, name):
+    """Whether nodes read an attribute, or hold its name as a word."""
+    return any(getattr(n, "attr", None) == name and isinstance(n.ctx, ast.Load) or getattr(n, "value", None) == name for n in nodes)
+
+
 def rebound_first(function, name):
     """Whether a function gives an argument a value of its own before anything changes it."""
     for statement in function.body:
@@ -1000,8 +1005,7 @@ class Unit:
 
     def read_anywhere(self, name):
         """Whether the user's sources mention an attribute other than to set it."""
-        nodes = (node for source in self.loaded.sources.values() for node in ast.walk(source.tree))
-        return any(getattr(n, "attr", None) == name and isinstance(n.ctx, ast.Load) or getattr(n, "value", None) == name for n in nodes)
+        return mentions((node for source in self.loaded.sources.values() for node in ast.walk(source.tree)), name)
 
     def is_idle(self, name, among=()):
         """Whether nothing that ran reads an attribute, except to set attributes that are idle as well."""
@@ -1009,8 +1013,7 @@ class Unit:
         for statement in (n for function in functions if self.recorder.called(function) for n in ast.walk(function) if isinstance(n, ast.stmt)):
             nested = statement.body if hasattr(statement, "body") else []
             parts = [n for part in ast.iter_child_nodes(statement) if part not in nested for n in ast.walk(part)] if nested else list(ast.walk(statement))
-            ran = [n for n in parts if isinstance(statement, ast.FunctionDef) or self.recorder.kind(n) is not None]
-            if not any(getattr(n, "attr", None) == name and isinstance(n.ctx, ast.Load) or getattr(n, "value", None) == name for n in ran):
+            if not mentions((n for n in parts if isinstance(statement, ast.FunctionDef) or self.recorder.kind(n) is not None), name):
                 continue
             target = statement.targets[0] if isinstance(statement, ast.Assign) else None
             if not isinstance(target, ast.Attribute) or target.attr in (name, *among) or not self.is_idle(target.attr, (*among, name)):

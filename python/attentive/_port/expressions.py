@@ -2163,15 +2163,8 @@ class Expressions:
                 for part in (value.left, value.right):
                     self.fill(cls, name, self.starred_call(node, part)) if cls is nn.Sequential else self.fill(nn.Sequential, name, self.starred_call(node, part))
             elif isinstance(value, ast.IfExp) and self.condition(value.test) not in ("true", "false"):
-                for part, head in ((value.body, f"if ({self.condition(value.test)}) {{"), (value.orelse, "} else {")):
-                    self.out(head)
-                    self.depth += 1
-                    if self.kind(part) is None:
-                        self.never(part.lineno)
-                    else:
-                        self.fill(nn.Sequential, name, self.starred_call(node, part))
-                    self.depth -= 1
-                self.out("}")
+                self.each_choice(value, lambda part: self.never(part.lineno) if self.kind(part) is None else (
+                    self.fill(nn.Sequential, name, self.starred_call(node, part))))
             elif isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult) and isinstance(value.left, ast.List):
                 raise Refusal("one module several times in a list", item)
             else:
@@ -2203,15 +2196,17 @@ class Expressions:
             self.out(f"{name}->push_back({self.module_text(node)});")
 
     def each_choice(self, node, put):
-        """Writes an if with a branch for each part of a choice, which `put` writes."""
-        head = f"if ({self.condition(node.test)}) {{"
-        while isinstance(node, ast.IfExp):
+        """Writes an if with a branch for each part of a choice, which `put` writes; a choice of the source's in it stands in the else, with
+        what its test needs."""
+        head, made = f"if ({self.condition(node.test)}) {{", True
+        while made:
             self.out(head)
             self.depth += 1
             put(node.body)
             self.depth -= 1
             node = node.orelse
-            head = f"}} else if ({self.condition(node.test)}) {{" if isinstance(node, ast.IfExp) else "} else {"
+            made = isinstance(node, ast.IfExp) and node.uid < 0
+            head = f"}} else if ({self.condition(node.test)}) {{" if made else "} else {"
         self.out(head)
         self.depth += 1
         put(node)
@@ -2607,13 +2602,14 @@ class Expressions:
             both = ast.copy_location(ast.BoolOp(ast.Or() if word == "any" else ast.And(), node.args[0].elts), node)
             both.uid = node.uid
             return self.code_BoolOp(both)
-        argument = node.args[0]
-        if is_numbers(self.kind(argument)) or isinstance(self.kind(argument), Size) or isinstance(self.kind(argument), List) and self.kind(argument).item in kinds.NUMBERS:
+        argument, kind = node.args[0], self.kind(node.args[0])
+        written = isinstance(argument, ast.GeneratorExp | ast.ListComp)
+        if not written and (is_numbers(kind) or isinstance(kind, Size) or isinstance(kind, List) and kind.item in kinds.NUMBERS):
             items = self.local_copy(argument, "items")
             self.unit.includes_std.add("algorithm")
             return f"std::{word}_of({items}.begin(), {items}.end(), [](auto item) {{ return item != 0; }})"
         name = self.fresh(word)
-        if not isinstance(argument, ast.GeneratorExp | ast.ListComp) or len(argument.generators) > 1:
+        if not written or len(argument.generators) > 1:
             raise Refusal(f"{word} of anything but a comprehension", node)
         self.out(f"bool {name} = {'false' if word == 'any' else 'true'};")
         one = argument.generators[0]

@@ -151,7 +151,7 @@ class {name}(nn.Module):
     """torch.nn.{layer} whose weight {what}."""
 
     stands_for = nn.{layer}
-    __class__ = property(lambda self: nn.{layer})  # what isinstance asks
+    __class__ = property(lambda self: self.stands_for)  # what isinstance asks
 
     def __init__(self, layer, {arguments}):
         super().__init__()

@@ -120,7 +120,6 @@ class Loaded:
         self._settings, self._values = dict(settings or {}), {}
         self._find()
         self._stand_in_for_norms()
-        self._stand_in_for_distributions()
         package = [folder.name for folder in reversed(list(_packages(self.main)))]
         name = ".".join([*package, pathlib.Path(path).stem]) if package and path.endswith(".py") else _free_name(self.main)
         self.namespace = types.ModuleType(name)
@@ -281,6 +280,8 @@ class Loaded:
     def _source(self, path, module):
         """Reads a file, whose definitions are to be compiled in `module`."""
         source = self.sources[path] = _read(path, module, self)
+        if "distributions" in source.text and distributions.__file__ not in self.sources:
+            self._stand_in_for_distributions()
         vars(module)[HOOK] = self.recorder
         linecache.cache[path] = (len(source.text), None, source.text.splitlines(True), path)
         source.tree = number(_Usual().visit(ast.parse(source.text, path)))

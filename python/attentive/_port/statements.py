@@ -909,13 +909,7 @@ class Statements:
         """A local that is a module of one class or another."""
         self.locals[name] = kind
         self.out(f"torch::nn::AnyModule {identifier(name)};")
-        test = self.condition(value.test)
-        for part, head in ((value.body, f"if ({test}) {{"), (value.orelse, "} else {")):
-            self.out(head)
-            self.depth += 1
-            self.out(f"{identifier(name)} = torch::nn::AnyModule({self.code(part)});")
-            self.depth -= 1
-        self.out("}")
+        self.each_choice(value, lambda part: self.out(f"{identifier(name)} = torch::nn::AnyModule({self.code(part)});"))
 
     def bind_none(self, name, node):
         other = self.assigned_kind(name)

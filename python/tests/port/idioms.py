@@ -2533,12 +2533,25 @@ class ShortOrLong(nn.Module):
         return self.body(x)
 
 
+class BySizes(nn.Module):
+    def __init__(self, sizes):
+        super().__init__()
+        self.body = nn.Sequential(nn.ReLU() if all(n > 2 for n in sizes) else nn.GELU() if any(n > 2 for n in sizes) else nn.Tanh())
+
+    def forward(self, x):
+        return self.body(x)
+
+
 class EitherList(nn.Module):
-    """A choice between two lists of layers of different classes."""
+    """Choices between lists of layers of different classes, and between three layers by tests that are loops."""
 
     def __init__(self, width):
         super().__init__()
         self.long, self.short = ShortOrLong(width, True), ShortOrLong(width, False)
+        self.bends = nn.ModuleList([BySizes(sizes) for sizes in ([3, 4], [1, 3], [1, 1])])
 
     def forward(self, x):
-        return self.short(self.long(x))
+        x = self.short(self.long(x))
+        for bend in self.bends:
+            x = bend(x)
+        return x
