@@ -539,28 +539,36 @@ TEST_CASE("native: the same bits for any number of threads", "[native][threads]"
 TEST_CASE("native: every item runs once, after all steps of its group's preparation", "[native][threads]") {
   const int before = at::get_num_threads();
   const int threads = GENERATE(1, 2, 5);
-  const auto groups = GENERATE(kernels::cpu::PreparedGroups{1, 4, 3}, kernels::cpu::PreparedGroups{3, 1, 7},
-                               kernels::cpu::PreparedGroups{12, 2, 1});
+  using kernels::cpu::PreparedGroups;
+  const auto groups =
+      GENERATE(PreparedGroups{1, 4, 3, 1}, PreparedGroups{3, 1, 7, 3}, PreparedGroups{12, 2, 1, 12},
+               PreparedGroups{12, 2, 1, 5}, PreparedGroups{40, 3, 5, 5});
   at::set_num_threads(threads);
   std::vector<std::atomic<int64_t>> prepared(static_cast<size_t>(groups.count));
   std::vector<std::atomic<int>> runs(static_cast<size_t>(groups.count * groups.items));
-  std::atomic<int> early = 0;
+  // The group whose preparation is in each place, which is there while its items run.
+  std::vector<std::atomic<int64_t>> there(static_cast<size_t>(groups.places));
+  std::atomic<int> early = 0, lost = 0;
   kernels::cpu::for_each_prepared_item(
       groups, /*parallel=*/true,
-      [&](int64_t group, int64_t step) {
+      [&](int64_t group, int64_t step, int64_t place) {
+        there[static_cast<size_t>(place)] = group;
         // The first step is the slowest, so that other threads find the rest of the group's done. On a busy
         // machine a turn lasts as long as another program computes.
         for (int turn = 0; step == 0 && threads > 1 && turn < 100; ++turn) std::this_thread::yield();
         ++prepared[static_cast<size_t>(group)];
       },
-      [&](int64_t group, int64_t item) {
+      [&](int64_t group, int64_t item, int64_t place) {
         if (prepared[static_cast<size_t>(group)] != groups.steps) ++early;
+        for (int turn = 0; item == 0 && threads > 1 && turn < 100; ++turn) std::this_thread::yield();
+        if (there[static_cast<size_t>(place)] != group) ++lost;
         ++runs[static_cast<size_t>(group * groups.items + item)];
       });
   at::set_num_threads(before);
   INFO(groups.count << " groups of " << groups.steps << " steps and " << groups.items << " items, " << threads
                     << " threads");
   CHECK(early == 0);
+  CHECK(lost == 0);
   CHECK(std::all_of(runs.begin(), runs.end(), [](const auto& count) { return count == 1; }));
   CHECK(std::all_of(prepared.begin(), prepared.end(),
                     [&](const auto& count) { return count == groups.steps; }));

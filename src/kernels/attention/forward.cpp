@@ -132,17 +132,17 @@ class Forward {
     // usual one.
     thread_local Scratch shared;
     shared.reset();
-    T* packed = shared.take<T>(heads.at_once() * keys_.head_size());
-    auto* finite = shared.take<uint8_t>(heads.at_once() * call_.S);
-    const auto head_at = [&](int64_t n) {
-      return Head{packed + n * keys_.head_size(), finite + n * call_.S};
+    T* packed = shared.take<T>(heads.places() * keys_.head_size());
+    auto* finite = shared.take<uint8_t>(heads.places() * call_.S);
+    const auto head_at = [&](int64_t place) {
+      return Head{packed + place * keys_.head_size(), finite + place * call_.S};
     };
     heads.run(
         keys_.blocks(), blocks(),
-        [&](int64_t n, int64_t b, int64_t hkv, int64_t block) {
-          if (is_left(b, heads.sharing(), hkv)) keys_.pack(b, hkv, block, head_at(n));
+        [&](int64_t place, int64_t b, int64_t hkv, int64_t block) {
+          if (is_left(b, heads.sharing(), hkv)) keys_.pack(b, hkv, block, head_at(place));
         },
-        [&](int64_t n, int64_t b, int64_t h, int64_t block) { attend(b, h, block, head_at(n)); });
+        [&](int64_t place, int64_t b, int64_t h, int64_t block) { attend(b, h, block, head_at(place)); });
   }
 
  private:

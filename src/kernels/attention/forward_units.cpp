@@ -1,13 +1,12 @@
 // The forward pass in units of 16 queries by 64 keys (units.h), for a block of queries of one head after the
 // other:
 //
-//   for each group of units' rows of the block:
+//   for each unit's rows of the block:
 //     for each 64 keys that they may see:
-//       for each of the group:
-//         S  = Q Kᵀ               of this unit, while the unit before it takes its
-//         P  = 2^(t - r - 40)     t: logits in base 2; r: the reference of the row; while
-//         O  = O + P V            is that of the unit before
-//   O = O / ℓ, where ℓ is the row's sum of P
+//       S  = Q Kᵀ               of this unit, while the unit before it takes its
+//       P  = 2^(t - r - 40)     t: logits in base 2; r: the reference of the row; while
+//       O  = O + P V            is that of the unit before
+//     O = O / ℓ, where ℓ is the row's sum of P, a few units later
 //
 // No maximum follows the scores. A row takes its reference from the first keys that it sees, and the total
 // shows whether a later score was too large for it: such a row is left to the pass of forward.cpp, and so is
@@ -16,6 +15,7 @@
 
 #include "kernels/attention/forward_units.h"
 
+#include <bit>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -29,9 +29,12 @@
 namespace attentive::kernels::cpu {
 namespace {
 
-constexpr int64_t kBlockRows = 128;  // queries of an item of work
-// Units' rows that read the same 64 keys.
-constexpr int64_t kRowsTogether = 2;
+// Queries of an item of work: fewer unless there are so many items for each thread.
+constexpr int64_t kBlockRows = 256, kFewBlockRows = 128, kManyBlocks = 4;
+// The sums of a unit are stored when the third one after it has been added, so those of three units' rows may
+// be waited for.
+constexpr uint32_t kLag = 4;
+constexpr int kSlots = 4;
 constexpr int64_t kPackedAtATime = 1024;  // keys
 constexpr int64_t kBitsAtATime = 1024;    // keys for which a row's bits of dropout are drawn
 
@@ -39,7 +42,14 @@ class ForwardUnits {
  public:
   ForwardUnits(const Call& call, const ForwardTensors<bf16_t>& tensors, const UnitFunctions& code,
                RowsLeft& left)
-      : call_(call), t_(tensors), code_(code), left_(left), keys_(round_up(call.S, kUnitKeys)) {}
+      : call_(call),
+        t_(tensors),
+        code_(code),
+        left_(left),
+        keys_(round_up(call.S, kUnitKeys)),
+        block_rows_(call.B * call.H * call.L < kManyBlocks * kBlockRows * at::get_num_threads()
+                        ? kFewBlockRows
+                        : kBlockRows) {}
 
   void run() const {
     const PackedHeads heads(call_, t_, head_size() * static_cast<int64_t>(sizeof(bf16_t)),
@@ -47,16 +57,16 @@ class ForwardUnits {
     // As in forward.cpp, packed keys have an arena of the calling thread.
     thread_local Scratch shared;
     shared.reset();
-    auto* const packed = shared.take<bf16_t>(heads.at_once() * head_size());
-    auto* const fit = shared.take<uint8_t>(heads.at_once() * keys_);
-    auto* const all_fit = shared.take<uint8_t>(heads.at_once() * steps());
-    const auto head_at = [&](int64_t n) {
-      return Head{packed + n * head_size(), fit + n * keys_, all_fit + n * steps()};
+    auto* const packed = shared.take<bf16_t>(heads.places() * head_size());
+    auto* const fit = shared.take<uint8_t>(heads.places() * keys_);
+    auto* const all_fit = shared.take<uint8_t>(heads.places() * steps());
+    const auto head_at = [&](int64_t place) {
+      return Head{packed + place * head_size(), fit + place * keys_, all_fit + place * steps()};
     };
     heads.run(
         steps(), blocks(),
-        [&](int64_t n, int64_t b, int64_t hkv, int64_t step) { pack(b, hkv, step, head_at(n)); },
-        [&](int64_t n, int64_t b, int64_t h, int64_t block) { attend(b, h, block, head_at(n)); });
+        [&](int64_t place, int64_t b, int64_t hkv, int64_t step) { pack(b, hkv, step, head_at(place)); },
+        [&](int64_t place, int64_t b, int64_t h, int64_t block) { attend(b, h, block, head_at(place)); });
   }
 
  private:
@@ -68,7 +78,7 @@ class ForwardUnits {
 
   int64_t head_size() const { return keys_ * (call_.D + call_.Dv); }
   int64_t steps() const { return (call_.S + kPackedAtATime - 1) / kPackedAtATime; }
-  int64_t blocks() const { return blocks_of_rows(call_, kBlockRows); }
+  int64_t blocks() const { return blocks_of_rows(call_, block_rows_); }
   bf16_t* keys_at(const Head& head, int64_t j) const { return head.packed + j * call_.D; }
   bf16_t* values_at(const Head& head, int64_t j) const {
     return head.packed + keys_ * call_.D + j * call_.Dv;
@@ -95,14 +105,19 @@ class ForwardUnits {
     const bf16_t* queries;
     float* sums;
     UnitRows* state;
-    int64_t lo, hi;  // the keys that some row may see
-    int64_t begun;   // all rows that see a key have begun before this key
-    // Dropout's of the keys from bits_from on, in turns, since a step later than the one that brings them
-    // reads them.
-    uint16_t* bits[2];
-    int* bits_turn;
+    int64_t lo, hi;         // the keys that some row may see
+    int64_t from, to, end;  // row r may see the keys from `from` + r to `to` + r, or `end`
+    const uint16_t* bits;   // dropout's, of the keys from bits_from on
     int64_t bits_from = -1;
     bool started = false;  // whether a unit has been added
+    uint32_t last = 0;     // the number of the last one
+  };
+
+  // Memory for bits of dropout, in turns, since a step later than the one that brings them reads them.
+  static constexpr int64_t kBits = kBitsAtATime / 16;  // per row
+  struct Bits {
+    uint16_t* of[2];
+    int turn = 0;
   };
 
   // A pipeline: the scores of a unit are computed beside the weights of the one before and the sums of the
@@ -124,6 +139,8 @@ class ForwardUnits {
       code_.step(units_[n_ % 3], units_[(n_ + 2) % 3], units_[(n_ + 1) % 3], memory_, n_ & 1, scale_);
       ++n_;
     }
+    // How many there have been.
+    uint32_t count() const { return n_; }
     void finish() {
       for (int i = 0; i < 2; ++i) {
         next() = none_;
@@ -142,62 +159,52 @@ class ForwardUnits {
   };
 
   void attend(int64_t b, int64_t h, int64_t number, const Head& head) const {
-    const int64_t block = number * kBlockRows, end = number + 1 < blocks() ? block + kBlockRows : call_.L;
-    const int64_t count = (end - block + kUnitRows - 1) / kUnitRows;
+    const int64_t block = number * block_rows_, end = number + 1 < blocks() ? block + block_rows_ : call_.L;
     Scratch& scratch = Scratch::of_this_thread();
     scratch.reset();
-    auto* const queries = scratch.take<bf16_t>(count * kUnitRows * call_.D);
-    auto* const sums = scratch.take<float>(count * kUnitRows * call_.Dv);
-    auto* const states = scratch.take<UnitRows>(count + 1);
-    constexpr int64_t kBits = kBitsAtATime / 16;
-    int bits_turns[kRowsTogether] = {};
-    auto* const bits = scratch.take<uint16_t>(call_.dropout ? kRowsTogether * 2 * kUnitRows * kBits : 0);
-    states[count] = {};
-    Steps steps(code_, call_.D, *scratch.take<UnitMemory>(1), states[count], scale());
+    auto* const queries = scratch.take<bf16_t>(kSlots * kUnitRows * call_.D);
+    auto* const sums = scratch.take<float>(kSlots * kUnitRows * call_.Dv);
+    auto* const states = scratch.take<UnitRows>(kSlots + 1);
+    Bits bits{};
+    for (uint16_t*& of : bits.of) of = scratch.take<uint16_t>(call_.dropout ? kUnitRows * kBits : 0);
+    states[kSlots] = {};
+    Steps steps(code_, call_.D, *scratch.take<UnitMemory>(1), states[kSlots], scale());
+    Rows slots[kSlots];
+    uint32_t taken = 0;  // one bit per slot
+    const auto finish_those = [&](auto&& of) {
+      for (int slot = 0; slot < kSlots; ++slot) {
+        if ((taken >> slot & 1) == 0 || !of(slots[slot])) continue;
+        finish(b, h, slots[slot], head);
+        taken &= ~(1u << slot);
+      }
+    };
     code_.begin();
-    for (int64_t first = 0; first < count; first += kRowsTogether) {
-      Rows set[kRowsTogether];
-      const int64_t several = std::min(kRowsTogether, count - first);
-      int64_t from = call_.S, to = 0;
-      for (int64_t n = 0; n < several; ++n) {
-        Rows& rows = set[n];
-        rows = rows_at(b, block + (first + n) * kUnitRows, end);
-        rows.queries = queries + (first + n) * kUnitRows * call_.D;
-        rows.sums = sums + (first + n) * kUnitRows * call_.Dv;
-        rows.state = states + first + n;
-        if (call_.dropout) {
-          for (int64_t turn = 0; turn < 2; ++turn)
-            rows.bits[turn] = bits + (2 * n + turn) * kUnitRows * kBits;
-          rows.bits_turn = &bits_turns[n];
-        }
-        *rows.state = {};
-        rows.state->unfit = code_.copy_queries(rows_of(t_.q, b, h, rows.i0, rows.count, call_.D),
-                                               queries + (first + n) * kUnitRows * call_.D);
-        // Rows that are written at last or read next, which may lie far apart.
-        for (int64_t i = rows.i0; i < rows.i0 + rows.count; ++i) {
-          prefetch_to_write(t_.output.at(b, h, i), call_.Dv);
-          const int64_t later = i + kRowsTogether * kUnitRows;
-          if (later < end) prefetch_row(t_.q.at(b, h, later), 1, call_.D);
-        }
-        if (rows.lo >= rows.hi) continue;
-        from = std::min(from, rows.lo / kUnitKeys * kUnitKeys);
-        to = std::max(to, rows.hi);
+    for (int64_t i0 = block; i0 < end; i0 += kUnitRows) {
+      finish_those([&](const Rows& rows) { return !rows.started || rows.last + kLag <= steps.count(); });
+      const int slot = std::countr_one(taken);
+      taken |= 1u << slot;
+      Rows& rows = slots[slot];
+      rows = rows_at(b, i0, end);
+      rows.queries = queries + slot * kUnitRows * call_.D;
+      rows.sums = sums + slot * kUnitRows * call_.Dv;
+      rows.state = states + slot;
+      code_.start_rows(rows_of(t_.q, b, h, i0, rows.count, call_.D), queries + slot * kUnitRows * call_.D,
+                       *rows.state);
+      // Rows that are written at last or read next, which may lie far apart.
+      for (int64_t i = i0; i < i0 + rows.count; ++i) {
+        prefetch_to_write(t_.output.at(b, h, i), call_.Dv);
+        if (i + kUnitRows < end) prefetch_row(t_.q.at(b, h, i + kUnitRows), 1, call_.D);
       }
-      for (int64_t j = from; j < to; j += kUnitKeys) {
-        for (int64_t n = 0; n < several; ++n) {
-          if (j >= set[n].hi || j + kUnitKeys <= set[n].lo) continue;
-          if (set_unit(b, h, set[n], j, head, steps)) steps.add();
-        }
+      for (int64_t j = rows.lo / kUnitKeys * kUnitKeys; j < rows.hi; j += kUnitKeys) {
+        if (!set_unit(b, h, rows, j, head, bits, steps)) continue;
+        rows.last = steps.count();
+        steps.add();
       }
-      for (int64_t n = 0; n < several; ++n) {
-        if (!set[n].started) std::fill_n(set[n].sums, kUnitRows * call_.Dv, 0.0f);
-      }
+      if (!rows.started) std::fill_n(rows.sums, kUnitRows * call_.Dv, 0.0f);
     }
     steps.finish();
+    finish_those([](const Rows&) { return true; });
     code_.end();
-    for (int64_t n = 0; n < count; ++n) {
-      finish(b, h, rows_at(b, block + n * kUnitRows, end), states[n], sums + n * kUnitRows * call_.Dv, head);
-    }
   }
 
   Rows rows_at(int64_t b, int64_t i0, int64_t end) const {
@@ -207,7 +214,9 @@ class ForwardUnits {
     const int64_t last = i0 + rows.count - 1;
     rows.lo = call_.key_lo(i0);
     rows.hi = call_.key_hi(b, last);
-    rows.begun = call_.key_lo(last) / kUnitKeys * kUnitKeys + kUnitKeys;
+    rows.from = i0 + call_.band.lo;
+    rows.to = i0 + call_.band.hi + 1;
+    rows.end = call_.key_lengths ? std::clamp<int64_t>(call_.key_lengths[b], 0, call_.S) : call_.S;
     return rows;
   }
 
@@ -227,14 +236,11 @@ class ForwardUnits {
   }
 
   // Sets the next unit, unless it has no pair to show.
-  bool set_unit(int64_t b, int64_t h, Rows& rows, int64_t j, const Head& head, Steps& steps) const {
+  bool set_unit(int64_t b, int64_t h, Rows& rows, int64_t j, const Head& head, Bits& bits,
+                Steps& steps) const {
     Unit& unit = steps.next();
     unit.shown = call_.keep ? steps.shown() : nullptr;
     if (call_.keep && !shows_any(b, h, rows, j, steps.shown())) return false;
-    const auto place = [&](int64_t key) {
-      constexpr int64_t kFar = 1 << 20;
-      return static_cast<int32_t>(std::clamp(key - j, -kFar, kFar));
-    };
     unit.queries = rows.queries;
     unit.keys = keys_at(head, j);
     unit.values = values_at(head, j);
@@ -242,27 +248,29 @@ class ForwardUnits {
     unit.rows = rows.state;
     unit.parts = static_cast<int32_t>(std::min<int64_t>((rows.hi - j + 15) / 16, 4));
     unit.begins = !std::exchange(rows.started, true);
-    unit.lo = place(rows.i0 + call_.band.lo);
-    unit.hi = place(rows.i0 + call_.band.hi + 1);
-    unit.end = place(call_.key_lengths ? std::clamp<int64_t>(call_.key_lengths[b], 0, call_.S) : call_.S);
-    const auto width = static_cast<int32_t>(kUnitKeys);
-    unit.edge = call_.keep || j < rows.begun || unit.lo + static_cast<int32_t>(kUnitRows) > 1 ||
-                unit.hi < width || unit.end < width;
+    const int64_t lo = rows.from - j, hi = rows.to - j, last = rows.end - j;
+    unit.edge = call_.keep || lo + kUnitRows > 1 || std::min(hi, last) < kUnitKeys;
+    if (unit.edge) {
+      const auto near = [](int64_t place) {
+        return static_cast<int32_t>(std::clamp<int64_t>(place, -kUnitKeys, 2 * kUnitKeys));
+      };
+      unit.lo = near(lo);
+      unit.hi = near(hi);
+      unit.end = near(last);
+    }
     unit.survivors = nullptr;
     if (!call_.dropout) return true;
     const int64_t first = j / kBitsAtATime * kBitsAtATime;
-    constexpr int64_t kBits = kBitsAtATime / 16;
     if (rows.bits_from != first) {
+      uint16_t* const of = bits.of[bits.turn ^= 1];
       rows.bits_from = first;
-      *rows.bits_turn ^= 1;
+      rows.bits = of;
       // From the block of 128 keys on that holds key j.
       const int64_t from = j / 128 * 128, to = std::min(first + kBitsAtATime, rows.hi);
-      for (int64_t r = 0; r < rows.count; ++r) {
-        call_.dropout_bits(b, h, rows.i0 + r, from, to,
-                           rows.bits[*rows.bits_turn] + r * kBits + (from - first) / 16, 1);
-      }
+      for (int64_t r = 0; r < rows.count; ++r)
+        call_.dropout_bits(b, h, rows.i0 + r, from, to, of + r * kBits + (from - first) / 16, 1);
     }
-    unit.survivors = rows.bits[*rows.bits_turn] + (j - first) / 16;
+    unit.survivors = rows.bits + (j - first) / 16;
     unit.stride = kBits;
     return true;
   }
@@ -282,30 +290,28 @@ class ForwardUnits {
   }
 
   // Ends a unit's rows from the sums of their weights.
-  void finish(int64_t b, int64_t h, const Rows& rows, const UnitRows& state, const float* sums,
-              const Head& head) const {
+  void finish(int64_t b, int64_t h, const Rows& rows, const Head& head) const {
+    const UnitRows& state = *rows.state;
+    const float* const sums = rows.sums;
     alignas(64) float totals[kUnitRows], factors[kUnitRows] = {};
-    code_.totals(state, totals);
+    // A weight of 1 is, or may have been, larger than a weight can be.
+    uint32_t unfit = (state.unfit | ~code_.totals(state, totals, factors)) & ((1u << rows.count) - 1);
     const int64_t first = rows.lo / kPackedAtATime, last = (rows.hi + kPackedAtATime - 1) / kPackedAtATime;
-    const bool all_fit =
-        first >= last || !std::memchr(head.all_fit + first, 0, static_cast<size_t>(last - first));
+    if (first < last && std::memchr(head.all_fit + first, 0, static_cast<size_t>(last - first))) {
+      for (int64_t r = 0; r < rows.count; ++r)
+        unfit |= static_cast<uint32_t>(sees_unfit(b, h, rows.i0 + r, head)) << r;
+    }
     const bool wanted = t_.logsumexp || t_.statistics.maximum || t_.statistics.log_total || call_.sinks;
-    uint32_t unfit = 0;
     for (int64_t r = 0; r < rows.count; ++r) {
-      const int64_t i = rows.i0 + r;
-      const bool begun = (state.begun >> r & 1) != 0;
-      // A weight of 1 is, or may have been, larger than a weight can be.
-      if ((state.unfit >> r & 1) != 0 || !(totals[r] < 1.0f) || (!all_fit && sees_unfit(b, h, i, head))) {
-        unfit |= 1u << r;
-      } else if (!wanted) {
-        if (begun) factors[r] = 1.0f / totals[r] * call_.survivor_scale;
-      } else {
+      if (wanted && (unfit >> r & 1) == 0) {
+        const int64_t i = rows.i0 + r;
         constexpr float kWeightOfReference = 1.0f / static_cast<float>(int64_t{1} << kHeadroom);
-        const RowEnd end = end_of_row(call_, b, h, i, begun ? state.reference[r] / scale() : -kInfinity,
-                                      totals[r] / kWeightOfReference);
+        const float maximum = (state.begun >> r & 1) != 0 ? state.reference[r] / scale() : -kInfinity;
+        const RowEnd end = end_of_row(call_, b, h, i, maximum, totals[r] / kWeightOfReference);
         t_.write_statistics(call_.row_index(b, h, i), end);
-        if (end.factor != 0.0f) factors[r] = end.factor / kWeightOfReference * call_.survivor_scale;
+        factors[r] = end.factor / kWeightOfReference;
       }
+      factors[r] *= call_.survivor_scale;
     }
     if (unfit == 0)
       return code_.write(sums, factors, rows.count, call_.Dv, t_.output.at(b, h, rows.i0), t_.output.row);
@@ -321,7 +327,7 @@ class ForwardUnits {
   const ForwardTensors<bf16_t>& t_;
   const UnitFunctions& code_;
   RowsLeft& left_;
-  const int64_t keys_;
+  const int64_t keys_, block_rows_;
 };
 
 }  // namespace

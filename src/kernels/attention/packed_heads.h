@@ -21,32 +21,38 @@ inline int64_t blocks_of_rows(const Call& call, int64_t rows) {
 
 class PackedHeads {
  public:
-  /// `bytes`: those of the packed copy of a head; `limit`: of all that are in memory.
+  /// `bytes`: those of the packed copy of a head; `limit`: of all that are in memory. Where it allows one for
+  /// each thread, a thread packs a head where it packed the last one, which is still in its core's cache.
   template <class T>
   PackedHeads(const Call& call, const ForwardTensors<T>& tensors, int64_t bytes, int64_t limit)
       : call_(call),
         sharing_(tensors.k.b == 0 && tensors.v.b == 0 ? call.B : 1),
         heads_(call.B / sharing_ * call.Hkv),
-        at_once_(std::min(heads_, std::max(limit / std::max<int64_t>(bytes, 1), kAtLeast))) {}
+        parallel_(call.worth_threads(call.D + call.Dv)) {
+    const int64_t threads = parallel_ ? at::get_num_threads() : 1, fit = limit / std::max<int64_t>(bytes, 1);
+    places_ = std::min(heads_, threads <= fit ? threads : std::max(fit, kAtLeast));
+    at_once_ = threads <= fit ? heads_ : places_;
+  }
 
   /// How many heads have memory at the same time.
-  int64_t at_once() const { return at_once_; }
+  int64_t places() const { return places_; }
   /// Items of the batch that share their keys, and so one packed copy.
   int64_t sharing() const { return sharing_; }
 
-  /// Runs pack(n, b, hkv, step) for all steps of each key head, and attend(n, b, h, block) for the blocks of
-  /// all rows that read it, from the last one on: that has the most keys of a causal call, so the last items
-  /// are small and threads finish together. n is the head's place among those in memory.
+  /// Runs pack(place, b, hkv, step) for all steps of each key head, and attend(place, b, h, block) for the
+  /// blocks of all rows that read it, from the last one on: that has the most keys of a causal call, so the
+  /// last items are small and threads finish together.
   template <class Pack, class Attend>
   void run(int64_t steps, int64_t blocks, const Pack& pack, const Attend& attend) const {
     for (int64_t first = 0; first < heads_; first += at_once_) {
       for_each_prepared_item(
-          {std::min(at_once_, heads_ - first), steps, sharing_ * call_.group * blocks},
-          call_.worth_threads(call_.D + call_.Dv),
-          [&](int64_t n, int64_t step) { pack(n, (first + n) / call_.Hkv, (first + n) % call_.Hkv, step); },
-          [&](int64_t n, int64_t item) {
+          {std::min(at_once_, heads_ - first), steps, sharing_ * call_.group * blocks, places_}, parallel_,
+          [&](int64_t n, int64_t step, int64_t place) {
+            pack(place, (first + n) / call_.Hkv, (first + n) % call_.Hkv, step);
+          },
+          [&](int64_t n, int64_t item, int64_t place) {
             const int64_t head = first + n, reader = item / blocks;
-            attend(n, head / call_.Hkv + reader / call_.group,
+            attend(place, head / call_.Hkv + reader / call_.group,
                    call_.query_head(head % call_.Hkv, reader % call_.group), blocks - 1 - item % blocks);
           });
     }
@@ -55,7 +61,9 @@ class PackedHeads {
  private:
   static constexpr int64_t kAtLeast = 2;  // which halves the number of barriers
   const Call& call_;
-  const int64_t sharing_, heads_, at_once_;
+  const int64_t sharing_, heads_;
+  const bool parallel_;
+  int64_t places_, at_once_;
 };
 
 }  // namespace attentive::kernels::cpu

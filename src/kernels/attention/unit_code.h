@@ -43,14 +43,16 @@ ATTENTIVE_ALWAYS_INLINE uint64_t shown_keys(const Unit& unit, int r) {
 }
 
 // Takes the references of rows from the first keys that they see.
+template <bool kEdge>
 ATTENTIVE_ALWAYS_INLINE void begin_rows(const Unit& unit, const float* scores, float scale) {
   UnitRows& rows = *unit.rows;
   Floats tops[kUnitRows];
   uint32_t begin = 0;
+  const int parts = kEdge ? unit.parts : 4;
   for (int r = 0; r < kUnitRows; ++r) {
-    const uint64_t shown = shown_keys(unit, r);
+    const uint64_t shown = kEdge ? shown_keys(unit, r) : ~uint64_t{0};
     tops[r] = Ops::all(-__builtin_inff());
-    for (int part = 0; part < 4; ++part)
+    for (int part = 0; part < parts; ++part)
       tops[r] = Ops::larger(tops[r], Ops::load(scores + r * kUnitKeys + 16 * part),
                             static_cast<uint16_t>(shown >> 16 * part));
     begin |= static_cast<uint32_t>(shown != 0) << r;
@@ -80,21 +82,24 @@ struct RowWeights {
     uint64_t shown = 0;
     if constexpr (kEdge) shown = shown_keys(unit, r);
     const Floats shift = Ops::all(rows.shift[r]);
-    Words first = weights_of(Ops::load(s), Ops::load(s + 16), scale, shift, shift);
-    Words second = weights_of(Ops::load(s + 32), Ops::load(s + 48), scale, shift, shift);
+    const bool two = !kEdge || unit.parts > 2;  // else nothing reads the weights of the last 32 keys
+    Words first = weights_of(Ops::load(s), Ops::load(s + 16), scale, shift, shift), second{};
+    if (two) second = weights_of(Ops::load(s + 32), Ops::load(s + 48), scale, shift, shift);
     if constexpr (kEdge) {
       first = Ops::keep(first, static_cast<uint32_t>(shown));
-      second = Ops::keep(second, static_cast<uint32_t>(shown >> 32));
+      if (two) second = Ops::keep(second, static_cast<uint32_t>(shown >> 32));
     }
-    Ops::store(rows.totals[r], Ops::add_pairs(Ops::add_pairs(Ops::load(rows.totals[r]), first), second));
+    Floats total = Ops::add_pairs(Ops::load(rows.totals[r]), first);
+    if (two) total = Ops::add_pairs(total, second);
+    Ops::store(rows.totals[r], total);
     if constexpr (kDrop) {
       uint64_t survivors;
       __builtin_memcpy(&survivors, unit.survivors + r * unit.stride, sizeof(survivors));
       first = Ops::keep(first, static_cast<uint32_t>(survivors));
-      second = Ops::keep(second, static_cast<uint32_t>(survivors >> 32));
+      if (two) second = Ops::keep(second, static_cast<uint32_t>(survivors >> 32));
     }
     Ops::store(weights + r * kUnitKeys, first);
-    Ops::store(weights + r * kUnitKeys + 32, second);
+    if (two) Ops::store(weights + r * kUnitKeys + 32, second);
   }
 };
 
@@ -218,8 +223,16 @@ void step_of(const Unit& next, const Unit& now, const Unit& before, UnitMemory& 
              float scale) {
   const RowWeights<kEdge, kDrop> row{now, memory.scores[turn ^ 1], memory.weights[turn],
                                      Ops::all(scale * kFraction)};
-  if (kEdge && now.rows->begun != (1u << kUnitRows) - 1) begin_rows(now, memory.scores[turn ^ 1], scale);
+  if (now.rows->begun != (1u << kUnitRows) - 1) begin_rows<kEdge>(now, memory.scores[turn ^ 1], scale);
   products_among<kD>(next, memory.scores[turn], before, memory.weights[turn ^ 1], memory, row);
+  Ops::written_for_tiles();
+}
+
+// A step without weights, before the first unit and after the last.
+template <int kD>
+void step_of_products(const Unit& next, const Unit&, const Unit& before, UnitMemory& memory, int turn,
+                      float) {
+  products_among<kD>(next, memory.scores[turn], before, memory.weights[turn ^ 1], memory, [](int) {});
   Ops::written_for_tiles();
 }
 
@@ -232,8 +245,9 @@ void flush(UnitMemory& memory) {
 
 template <int kD>
 void step(const Unit& next, const Unit& now, const Unit& before, UnitMemory& memory, int turn, float scale) {
-  const auto chosen = now.survivors ? (now.edge ? step_of<kD, true, true> : step_of<kD, false, true>)
-                                    : (now.edge ? step_of<kD, true, false> : step_of<kD, false, false>);
+  const auto chosen = now.parts == 0  ? step_of_products<kD>
+                      : now.survivors ? (now.edge ? step_of<kD, true, true> : step_of<kD, false, true>)
+                                      : (now.edge ? step_of<kD, true, false> : step_of<kD, false, false>);
   chosen(next, now, before, memory, turn, scale);
 }
 
@@ -371,9 +385,10 @@ bool pack(const UnitKeys& to) {
   return all;
 }
 
-uint32_t copy_queries(const Matrix<const bf16_t>& queries, bf16_t* to) {
+void start_rows(const Matrix<const bf16_t>& queries, bf16_t* to, UnitRows& rows) {
   uint32_t unfit = 0;
   for (int64_t r = 0; r < kUnitRows; ++r) {
+    Ops::store(rows.totals[r], Ops::all(0.0f));
     Words top = Ops::words(0);
     for (int64_t d = 0; d < queries.cols; d += 32) {
       const Words x = r < queries.rows ? Ops::load_words(queries.row(r) + d) : Ops::words(0);
@@ -382,7 +397,8 @@ uint32_t copy_queries(const Matrix<const bf16_t>& queries, bf16_t* to) {
     }
     if (Ops::any_from(top, kBeyond)) unfit |= 1u << r;
   }
-  return unfit;
+  rows.begun = 0;
+  rows.unfit = unfit;
 }
 
 void write(const float* sums, const float* factors, int64_t rows, int64_t width, bf16_t* to, int64_t stride) {
@@ -396,13 +412,18 @@ void write(const float* sums, const float* factors, int64_t rows, int64_t width,
   }
 }
 
-void totals(const UnitRows& rows, float* to) {
-  for (int r = 0; r < kUnitRows; ++r) to[r] = Ops::sum(Ops::load(rows.totals[r]));
+uint32_t totals(const UnitRows& rows, float* to, float* inverse) {
+  Floats of_row[kUnitRows];
+  for (int r = 0; r < kUnitRows; ++r) of_row[r] = Ops::load(rows.totals[r]);
+  const Floats total = Ops::sum_of_each(of_row);
+  Ops::store(to, total);
+  Ops::store(inverse, Ops::inverse(total), rows.begun);
+  return Ops::below(total, 1.0f);
 }
 
 constexpr UnitFunctions kUnitFunctions = {.pack = pack,
                                           .bits = Ops::bits,
-                                          .copy_queries = copy_queries,
+                                          .start_rows = start_rows,
                                           .of_64 = {step<64>, flush<64>},
                                           .of_128 = {step<128>, flush<128>},
                                           .gradients = gradients,

@@ -31,29 +31,36 @@ struct Ops : AmxTiles {
   }
   ATTENTIVE_ALWAYS_INLINE static Floats fma(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
   ATTENTIVE_ALWAYS_INLINE static Floats times(Floats a, Floats b) { return a * b; }
-  ATTENTIVE_ALWAYS_INLINE static float sum(Floats x) { return _mm512_reduce_add_ps(x); }
+  ATTENTIVE_ALWAYS_INLINE static Floats inverse(Floats x) { return all(1.0f) / x; }
   // The larger numbers, where a bit of `shown` is set.
   ATTENTIVE_ALWAYS_INLINE static Floats larger(Floats top, Floats x, uint16_t shown) {
     return _mm512_mask_max_ps(top, shown, x, top);
   }
-  // The largest number of each of 16 vectors.
-  ATTENTIVE_ALWAYS_INLINE static Floats largest_of_each(const Floats (&x)[16]) {
+  // `of` the numbers of each of 16 vectors: of those 8 apart, then 4, 2 and 1.
+  template <class Of>
+  ATTENTIVE_ALWAYS_INLINE static Floats of_each(const Floats (&x)[16], const Of& of) {
+    Floats halves[8], quarters[4], pairs[2];
+    for (int i = 0; i < 8; ++i) {
+      const Floats a = x[i + (i & 4)], b = x[i + (i & 4) + 4];
+      halves[i] = of(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
+    }
+    for (int i = 0; i < 4; ++i) {
+      const Floats a = halves[i], b = halves[i + 4];
+      quarters[i] = of(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+    }
     const auto wide = [](Floats a) { return _mm512_castps_pd(a); };
     const auto narrow = [](__m512d a) { return _mm512_castpd_ps(a); };
-    Floats pairs[8], quads[4], halves[2];
-    for (int i = 0; i < 8; ++i)
-      pairs[i] = _mm512_max_ps(_mm512_unpacklo_ps(x[2 * i], x[2 * i + 1]),
-                               _mm512_unpackhi_ps(x[2 * i], x[2 * i + 1]));
-    for (int i = 0; i < 4; ++i) {
-      const __m512d a = wide(pairs[2 * i]), b = wide(pairs[2 * i + 1]);
-      quads[i] = _mm512_max_ps(narrow(_mm512_unpacklo_pd(a, b)), narrow(_mm512_unpackhi_pd(a, b)));
-    }
     for (int i = 0; i < 2; ++i) {
-      halves[i] = _mm512_max_ps(_mm512_shuffle_f32x4(quads[2 * i], quads[2 * i + 1], 0x44),
-                                _mm512_shuffle_f32x4(quads[2 * i], quads[2 * i + 1], 0xee));
+      const __m512d a = wide(quarters[2 * i]), b = wide(quarters[2 * i + 1]);
+      pairs[i] = of(narrow(_mm512_unpacklo_pd(a, b)), narrow(_mm512_unpackhi_pd(a, b)));
     }
-    return _mm512_max_ps(_mm512_shuffle_f32x4(halves[0], halves[1], 0x88),
-                         _mm512_shuffle_f32x4(halves[0], halves[1], 0xdd));
+    return of(_mm512_shuffle_ps(pairs[0], pairs[1], 0x88), _mm512_shuffle_ps(pairs[0], pairs[1], 0xdd));
+  }
+  ATTENTIVE_ALWAYS_INLINE static Floats largest_of_each(const Floats (&x)[16]) {
+    return of_each(x, [](Floats a, Floats b) { return _mm512_max_ps(a, b); });
+  }
+  ATTENTIVE_ALWAYS_INLINE static Floats sum_of_each(const Floats (&x)[16]) {
+    return of_each(x, [](Floats a, Floats b) { return a + b; });
   }
   ATTENTIVE_ALWAYS_INLINE static Floats nearest(Floats x) {
     return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT);
@@ -61,6 +68,9 @@ struct Ops : AmxTiles {
   // One bit for each number whose magnitude is at most `bound`.
   ATTENTIVE_ALWAYS_INLINE static uint32_t within(Floats x, float bound) {
     return _mm512_cmp_ps_mask(_mm512_abs_ps(x), _mm512_set1_ps(bound), _CMP_LE_OQ);
+  }
+  ATTENTIVE_ALWAYS_INLINE static uint32_t below(Floats x, float bound) {
+    return _mm512_cmp_ps_mask(x, _mm512_set1_ps(bound), _CMP_LT_OQ);
   }
   ATTENTIVE_ALWAYS_INLINE static void store(float* p, Floats x, uint32_t which) {
     _mm512_mask_storeu_ps(p, static_cast<__mmask16>(which), x);

@@ -86,11 +86,17 @@ struct Ops {
   static Floats times(const Floats& a, const Floats& b) {
     return floats([&](int i) { return normal(a.at[i] * b.at[i]); });
   }
-  static float sum(Floats x) {
-    for (int half = 8; half > 0; half /= 2) {
-      for (int i = 0; i < half; ++i) x.at[i] += x.at[i + half];
-    }
-    return x.at[0];
+  static Floats inverse(const Floats& x) {
+    return floats([&](int i) { return normal(1.0f / x.at[i]); });
+  }
+  static Floats sum_of_each(const Floats (&x)[16]) {
+    return floats([&](int r) {
+      Floats y = x[r];
+      for (int half = 8; half > 0; half /= 2) {
+        for (int i = 0; i < half; ++i) y.at[i] += y.at[i + half];
+      }
+      return y.at[0];
+    });
   }
   static Floats larger(const Floats& top, const Floats& x, uint16_t shown) {
     return floats([&](int i) { return (shown >> i & 1) != 0 && x.at[i] > top.at[i] ? x.at[i] : top.at[i]; });
@@ -108,6 +114,11 @@ struct Ops {
   static uint32_t within(const Floats& x, float bound) {
     uint32_t bits = 0;
     for (int i = 0; i < 16; ++i) bits |= static_cast<uint32_t>(std::fabs(x.at[i]) <= bound) << i;
+    return bits;
+  }
+  static uint32_t below(const Floats& x, float bound) {
+    uint32_t bits = 0;
+    for (int i = 0; i < 16; ++i) bits |= static_cast<uint32_t>(x.at[i] < bound) << i;
     return bits;
   }
   static void store(float* p, const Floats& x, uint32_t which) {

@@ -45,7 +45,7 @@ struct Unit {
   UnitRows* rows;
   int32_t parts;  ///< 16 keys each, from the first on, that some row may see; 0: there is nothing to compute
   bool begins;    ///< nothing has been added to `sums` yet
-  bool edge;      ///< some key is hidden from a row, or some row has not begun
+  bool edge;      ///< some key is hidden from a row
   /// Edges: row r may see the keys from lo + r, or 0, to hi + r, or `end`.
   int32_t lo, hi, end;
   /// Edges: for each row, one bit per key, which is 0 if the key is hidden. May be null.
@@ -106,13 +106,14 @@ struct UnitFunctions {
   bool (*pack)(const UnitKeys&);
   /// Packs whether bytes are not 0 into bits, of up to 64.
   uint64_t (*bits)(const uint8_t* bytes, int64_t count);
-  /// Copies up to 16 queries to 16 * D numbers, with zeros for those that are missing. Returns one bit per
-  /// row: whether units cannot multiply it.
-  uint32_t (*copy_queries)(const Matrix<const bf16_t>& queries, bf16_t* to);
+  /// Starts rows: copies up to 16 queries to 16 * D numbers, with zeros for those that are missing. Those that
+  /// units cannot multiply are unfit.
+  void (*start_rows)(const Matrix<const bf16_t>& queries, bf16_t* to, UnitRows&);
   UnitSteps of_64, of_128;  ///< of D and Dv of this size
   void (*gradients)(const UnitGradients&);
-  /// The total of each row's weights.
-  void (*totals)(const UnitRows&, float* to);
+  /// The total of each row's weights and, of those that have begun, its inverse. Returns one bit per row:
+  /// whether its total is below 1.
+  uint32_t (*totals)(const UnitRows&, float* to, float* inverse);
   /// Writes rows of O: sums (rows, width) times `factors`, rounded.
   void (*write)(const float* sums, const float* factors, int64_t rows, int64_t width, bf16_t* to,
                 int64_t stride);

@@ -81,39 +81,60 @@ struct PreparedGroups {
   int64_t count;
   int64_t steps;  ///< of the preparation of each group
   int64_t items;  ///< of each group
+  /// Where preparations are kept: one place for each group, or one for each thread that may work.
+  int64_t places;
 };
 
-/// Runs `work(group, item)` for all items on all threads, after `prepare(group, step)` for all steps of the
-/// group. The results must not depend on which thread takes a step or an item. Each thread begins with
-/// groups of its own, whose preparation is then in the cache of its core, and waits for no other thread; when
-/// these are done, it helps with those of the others, from the last one on. `prepare` must not throw, since
-/// other threads may wait for it.
+/// Runs `work(group, item, place)` for all items on all threads, after `prepare(group, step, place)` for all
+/// steps of the group. The results must not depend on which thread takes a step or an item. Each thread begins
+/// with groups of its own, whose preparation is then in the cache of its core, and waits for no other thread
+/// unless it needs its place again; when these are done, it helps with those of the others, from the last one
+/// on. Neither function may throw, since other threads may wait for it.
 template <class Prepare, class Work>
 void for_each_prepared_item(const PreparedGroups& groups, bool parallel, const Prepare& prepare,
                             const Work& work) {
   const int64_t most = groups.count * std::max(groups.steps, groups.items);
   const int64_t threads = parallel ? std::min<int64_t>(at::get_num_threads(), most) : 1;
-  struct alignas(64) Next {  // one cache line per group
-    std::atomic<int64_t> step = 0, prepared = 0, item = 0;
+  struct alignas(64) State {  // one cache line per group
+    std::atomic<int64_t> step = 0, prepared = 0, item = 0, done = 0, place = -1;
   };
-  std::vector<Next> next(static_cast<size_t>(groups.count));
-  const auto complete = [&](int64_t group) {
-    auto& [step, prepared, item] = next[static_cast<size_t>(group)];
-    if (item.load(std::memory_order_relaxed) >= groups.items) return;
-    for (int64_t taken = step++; taken < groups.steps; taken = step++) {
-      prepare(group, taken);
-      ++prepared;
+  std::vector<State> states(static_cast<size_t>(groups.count));
+  const auto state_of = [&](int64_t group) -> State& { return states[static_cast<size_t>(group)]; };
+  const bool shared = groups.places < groups.count;
+  // `last` is the group that has the place of `thread`.
+  const auto place_of = [&](int64_t group, int64_t thread, int64_t& last) {
+    if (!shared) return group;
+    std::atomic<int64_t>& place = state_of(group).place;
+    int64_t none = place;
+    if (none < 0) {
+      while (last >= 0 && state_of(last).done < groups.items) std::this_thread::yield();
+      if (place.compare_exchange_strong(none, thread)) last = group;
     }
-    while (prepared < groups.steps) std::this_thread::yield();
-    for (int64_t taken = item++; taken < groups.items; taken = item++) work(group, taken);
+    return place.load();
+  };
+  const auto complete = [&](int64_t group, int64_t thread, int64_t& last) {
+    State& state = state_of(group);
+    if (state.item.load(std::memory_order_relaxed) >= groups.items) return;
+    const int64_t place = place_of(group, thread, last);
+    for (int64_t taken = state.step++; taken < groups.steps; taken = state.step++) {
+      prepare(group, taken, place);
+      ++state.prepared;
+    }
+    while (state.prepared < groups.steps) std::this_thread::yield();
+    for (int64_t taken = state.item++; taken < groups.items; taken = state.item++) {
+      work(group, taken, place);
+      ++state.done;
+    }
   };
   const auto start_of = [&](int64_t range) { return groups.count * range / std::max<int64_t>(threads, 1); };
   at::parallel_for(0, threads, 1, [&](int64_t thread, int64_t) {
     const FlushTiny flush;
-    for (int64_t group = start_of(thread); group < start_of(thread + 1); ++group) complete(group);
+    int64_t last = -1;
+    for (int64_t group = start_of(thread); group < start_of(thread + 1); ++group)
+      complete(group, thread, last);
     for (int64_t n = 1; n < threads; ++n) {
       const int64_t range = (thread + n) % threads;
-      for (int64_t group = start_of(range + 1); group-- > start_of(range);) complete(group);
+      for (int64_t group = start_of(range + 1); group-- > start_of(range);) complete(group, thread, last);
     }
   });
 }
