@@ -554,13 +554,16 @@ TEST_CASE("native: every item runs once, after all steps of its group's preparat
       [&](int64_t group, int64_t step, int64_t place) {
         there[static_cast<size_t>(place)] = group;
         // The first step is the slowest, so that other threads find the rest of the group's done. On a busy
-        // machine a turn lasts as long as another program computes.
-        for (int turn = 0; step == 0 && threads > 1 && turn < 100; ++turn) std::this_thread::yield();
+        // machine a turn lasts as long as another program computes. The first group lasts so long that its
+        // thread's other groups are prepared by others.
+        const int turns = group == 0 ? 30000 : 100;
+        for (int turn = 0; step == 0 && threads > 1 && turn < turns; ++turn) std::this_thread::yield();
         ++prepared[static_cast<size_t>(group)];
       },
       [&](int64_t group, int64_t item, int64_t place) {
         if (prepared[static_cast<size_t>(group)] != groups.steps) ++early;
-        for (int turn = 0; item == 0 && threads > 1 && turn < 100; ++turn) std::this_thread::yield();
+        const int turns = item + 1 == groups.items ? 300 : 20;
+        for (int turn = 0; threads > 1 && turn < turns; ++turn) std::this_thread::yield();
         if (there[static_cast<size_t>(place)] != group) ++lost;
         ++runs[static_cast<size_t>(group * groups.items + item)];
       });
