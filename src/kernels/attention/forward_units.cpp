@@ -88,10 +88,6 @@ class ForwardUnits {
     bool all = true;
     const int64_t from = step * kPackedAtATime, to = std::min(from + kPackedAtATime, call_.S);
     for (int64_t j = from; j < to; j += kUnitKeys) {
-      for (int64_t next = j + kUnitKeys; next < std::min(j + 2 * kUnitKeys, to); ++next) {
-        prefetch_row(t_.k.at(b, hkv, next), 1, call_.D);
-        prefetch_row(t_.v.at(b, hkv, next), 1, call_.Dv);
-      }
       const int64_t count = std::min(kUnitKeys, to - j);
       all &= code_.pack({rows_of(t_.k, b, hkv, j, count, call_.D), rows_of(t_.v, b, hkv, j, count, call_.Dv),
                          keys_at(head, j), values_at(head, j), head.fit + j});
@@ -133,6 +129,7 @@ class ForwardUnits {
     }
     // The unit that comes next, to be filled in.
     Unit& next() { return units_[n_ % 3]; }
+    const Unit& last() const { return units_[(n_ + 2) % 3]; }
     // Memory for its bits of shown keys.
     uint64_t* shown() { return shown_[n_ % 3]; }
     void add() {
@@ -190,16 +187,20 @@ class ForwardUnits {
       rows.state = states + slot;
       code_.start_rows(rows_of(t_.q, b, h, i0, rows.count, call_.D), queries + slot * kUnitRows * call_.D,
                        *rows.state);
-      // Rows that are written at last or read next, which may lie far apart.
-      for (int64_t i = i0; i < i0 + rows.count; ++i) {
-        prefetch_to_write(t_.output.at(b, h, i), call_.Dv);
-        if (i + kUnitRows < end) prefetch_row(t_.q.at(b, h, i + kUnitRows), 1, call_.D);
-      }
       for (int64_t j = rows.lo / kUnitKeys * kUnitKeys; j < rows.hi; j += kUnitKeys) {
         if (!set_unit(b, h, rows, j, head, bits, steps)) continue;
-        rows.last = steps.count();
         steps.add();
+        if (steps.last().edge || call_.dropout) continue;
+        // The units that follow differ in their keys.
+        for (; j + 2 * kUnitKeys <= std::min(rows.to, rows.end); j += kUnitKeys) {
+          Unit& unit = steps.next() = steps.last();
+          unit.keys += kUnitKeys * call_.D;
+          unit.values += kUnitKeys * call_.Dv;
+          unit.begins = false;
+          steps.add();
+        }
       }
+      rows.last = steps.count() - 1;
       if (!rows.started) std::fill_n(rows.sums, kUnitRows * call_.Dv, 0.0f);
     }
     steps.finish();

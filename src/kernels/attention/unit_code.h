@@ -35,9 +35,8 @@ ATTENTIVE_ALWAYS_INLINE Words weights_of(Floats s0, Floats s1, Floats scale, Flo
 
 // Which keys of an edge a row may see, one bit each.
 ATTENTIVE_ALWAYS_INLINE uint64_t shown_keys(const Unit& unit, int r) {
-  const auto below = [](int32_t n) { return n >= 64 ? ~uint64_t{0} : n <= 0 ? 0 : (uint64_t{1} << n) - 1; };
   const int32_t hi = unit.hi + r;
-  uint64_t shown = below(hi < unit.end ? hi : unit.end) & ~below(unit.lo + r);
+  uint64_t shown = Ops::first_bits(hi < unit.end ? hi : unit.end) & ~Ops::first_bits(unit.lo + r);
   if (unit.shown) shown &= unit.shown[r];
   return shown;
 }

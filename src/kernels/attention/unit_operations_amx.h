@@ -32,6 +32,10 @@ struct Ops : AmxTiles {
   ATTENTIVE_ALWAYS_INLINE static Floats fma(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
   ATTENTIVE_ALWAYS_INLINE static Floats times(Floats a, Floats b) { return a * b; }
   ATTENTIVE_ALWAYS_INLINE static Floats inverse(Floats x) { return all(1.0f) / x; }
+  // So many bits from the lowest on, at most 255.
+  ATTENTIVE_ALWAYS_INLINE static uint64_t first_bits(int32_t n) {
+    return _bzhi_u64(~uint64_t{0}, static_cast<uint32_t>(n > 0 ? n : 0));
+  }
   // The larger numbers, where a bit of `shown` is set.
   ATTENTIVE_ALWAYS_INLINE static Floats larger(Floats top, Floats x, uint16_t shown) {
     return _mm512_mask_max_ps(top, shown, x, top);

@@ -98,6 +98,9 @@ struct Ops {
       return y.at[0];
     });
   }
+  static uint64_t first_bits(int32_t n) {
+    return n >= 64 ? ~uint64_t{0} : n <= 0 ? 0 : (uint64_t{1} << n) - 1;
+  }
   static Floats larger(const Floats& top, const Floats& x, uint16_t shown) {
     return floats([&](int i) { return (shown >> i & 1) != 0 && x.at[i] > top.at[i] ? x.at[i] : top.at[i]; });
   }
