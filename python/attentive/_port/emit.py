@@ -77,7 +77,7 @@ class Translator(Expressions, Statements):
         self.declarations, self.dicts, self.displays, self.pointers, self.promoted, self.kept_lists, self.popped = {}, {}, {}, set(), set(), set(), set()
         self.blind, self.base_call, self.stars, self.class_words, self.any_calls, self.choices = False, "", {}, {}, set(), {}
         self.told_gradient = set()  # locals that are an nn.Parameter with requires_grad
-        self.named_layers = set()  # local dicts of layers by their names
+        self.named_layers = {}  # local dicts of layers by their names, with the container that they fill
         self.references = set()  # names that are a torch::nn::Module&
         self.partials = {}  # locals that are functools.partial(...) and are only called
         self.set_again = set()  # targets of loops whose bodies give them other values
@@ -231,7 +231,8 @@ class Translator(Expressions, Statements):
         return getattr(node, "uid", None) in self.drawing or isinstance(node, ast.Call) and self.call_draws(node)
 
     def call_draws(self, node):
-        target = self.static(node.func)
+        target, held = self.static(node.func), self.kind(node.func)
+        target = held.cls if target is None and isinstance(held, Class) else target
         if inspect.isclass(target) and issubclass(target, nn.Module):
             return is_own(target) or (not target.__module__.startswith("einops") and modules.known(target) and modules.draws(target))
         if target is not None:
@@ -635,6 +636,9 @@ class ClassTranslation:
         translator = self.unit.translator(self.methods["__init__"], self.path, self, self.owners(), constructor=True)
         signature = translator.signature()
         for parameter in signature.live():
+            given = parameter.kind.cls if isinstance(parameter.kind, Module) else nn.Module
+            if is_own(given) and not any(isinstance(inner, self.cls) for m in self.unit.instances.get(given, {}).values() for inner in m.modules()):
+                self.unit.need_class(given)
             if isinstance(parameter.kind, Module) and template:
                 word = next((template[m] for m in template if m in self.argument_members(parameter.name)), "")
                 parameter.template = word

@@ -115,6 +115,8 @@ class Expressions:
             return List(Tuple(tuple(self.element_kind(self.kind(a), 0) for a in self.factors(node))))
         if isinstance(node, ast.Call) and self.static(node.func) is itertools.combinations:
             return List(Tuple((self.element_kind(self.kind(node.args[0]), 0),) * self.count(node.args[1])))
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("keys", "values", "items") and isinstance(held := self.kind(node.func.value), Map):
+            return List({"keys": held.key, "values": held.item, "items": Tuple((held.key, held.item))}[node.func.attr])
         if isinstance(node, ast.Call) and self.static(node.func) is enumerate:
             return List(Tuple((kinds.INT, self.element_kind(self.kind(node.args[0]), 0))))
         if isinstance(node, ast.Call) and self.static(node.func) is map:
@@ -624,8 +626,17 @@ class Expressions:
 
     def code_Dict(self, node):
         kind, words = self.kind(node), [key is not None and self.constant(key) for key in node.keys]
+        pairs = list(zip(node.keys, node.values, strict=True))
         if isinstance(kind, Map) and None not in node.keys:
-            return f"{cpp_type(kind, node)}{{{', '.join(f'{{{self.code(key)}, {self.code(item)}}}' for key, item in zip(node.keys, node.values, strict=True))}}}"
+            return f"{cpp_type(kind, node)}{{{', '.join(f'{{{self.code(key)}, {self.typed_branch(item, kind.item)}}}' for key, item in pairs)}}}"
+        if isinstance(kind, Map):
+            name = self.fresh("entries")
+            self.out(f"{cpp_type(kind, node)} {name};")
+            for key, item in pairs:
+                text = f"[{self.code(key)}] = {self.typed_branch(item, kind.item)};" if key is not None else ""
+                self.unit.helper("update") if key is None else None
+                self.out(f"{name}{text}" if text else f"update({name}, {self.code(item)});")
+            return name
         if not isinstance(kind, Config) or not all(isinstance(word, str) for word in words):
             raise Refusal("a dict whose keys are no constant words has no translation; use a dataclass or arguments", node)
         return self.struct_text(kind, dict(zip(words, node.values, strict=True)), node)
@@ -791,7 +802,16 @@ class Expressions:
                 raise Refusal(f"`{ast.unparse(node)[:60]}`: the order of a set is not C++'s; sort it", node)
             items = self.local_copy(node, "items")
             return f"std::vector<{cpp_type(kind.item, node)}>({items}.begin(), {items}.end())"
+        if isinstance(kind, Map):
+            return self.listing(kind, "keys", code, node)
         return cpp_type(kind, node) + code if code.startswith("{") else f"std::string({code})" if code.startswith('"') else code
+
+    def listing(self, kind, part, code, node):
+        """The keys, values or items of a dict as a list."""
+        if not kind.sorted:
+            raise Refusal(f"`{ast.unparse(node)[:60]}`: its keys are not in their order, in which C++ has them; write their list", node)
+        self.unit.helper(f"{part}_of")
+        return f"{part}_of({code})"
 
     def letters(self, node):
         """A list or a word as a vector."""
@@ -1525,9 +1545,26 @@ class Expressions:
             return self.copied(node, kind, target)
         if isinstance(kind, kinds.Set) and name == "add":
             return f"{target}.insert({self.code(node.args[0])})"
-        if isinstance(kind, Map) and name == "get" and len(node.args) == 2:
-            key = self.local_copy(node.args[0], "key")
-            return f"({target}.count({key}) > 0 ? {target}.at({key}) : {self.code(node.args[1])})"
+        if isinstance(kind, Map) and name in ("get", "pop") and not node.keywords:
+            key = self.key_of(node.args[0])
+            self.unit.helper("popped") if name == "pop" else None
+            held = f"popped({target}, {key})" if name == "pop" else f"{target}.at({key})"
+            if len(node.args) == 1 and (name == "pop" or kinds.NONE not in self.raw_kinds(node)):
+                return held
+            default = node.args[1] if len(node.args) > 1 else ast.copy_location(ast.Constant(None), node)
+            whole = merge([kind.item, kinds.NONE if is_none(default) else self.kind(default)])
+            other = names.nothing(whole, node) if is_none(default) else self.typed_branch(default, whole)
+            value = f"({target}.count({key}) > 0 ? {f'{cpp_type(whole, node)}({held})' if isinstance(whole, Optional) else held} : {other})"
+            return value if name == "get" else self.local_copy(self.stand_for(value, whole, node), "taken")
+        if isinstance(kind, Map) and name in ("keys", "values", "items"):
+            return self.listing(kind, name, target, node)
+        if isinstance(kind, Map) and name == "update" and len(node.args) == 1:
+            self.unit.helper("update")
+            return f"update({target}, {self.code(node.args[0])})"
+        if isinstance(kind, kinds.Set) and name in ("issubset", "issuperset"):
+            sets = [target, self.set_of(node.args[0], kind)][:: 1 if name == "issuperset" else -1]
+            self.unit.includes_std.add("algorithm")
+            return f"std::ranges::includes({', '.join(sets)})"
         if isinstance(kind, List) and ast.unparse(node.func.value) in self.kept_lists:
             raise Refusal(f"`{ast.unparse(node)[:60]}` changes a list that was put into another; C++ holds a copy there", node)
         if isinstance(kind, List) and name == "append" and isinstance(self.kind(node.args[0]), List):
@@ -2292,6 +2329,9 @@ class Expressions:
             one = items.generators[0]
             self.loop(one.iter, one.target, lambda: self.put_entry(name, Module(cls), self.code(items.key), items.value), node)
             return
+        elif isinstance(items, ast.Name) and items.id in self.named_layers:
+            self.out(f"{name}->update({identifier(items.id)});")
+            return
         elif isinstance(items, ast.Name) and items.id in self.dicts:
             self.update(name, [(f'"{key}"', text) for key, text in self.dicts[items.id]])
             return
@@ -2358,7 +2398,8 @@ class Expressions:
     # Built-in functions.
 
     def call_dict(self, node):
-        return self.config(dict, node)
+        one = len(node.args) == 1 and not node.keywords and isinstance(self.kind(node.args[0]), Map | Config)
+        return self.copied(node, self.kind(node), self.code(node.args[0])) if one and self.kind(node.args[0]) == self.kind(node) else self.config(dict, node)
 
     def class_list(self, node):
         """The classes of a list that C++ does not hold; () for any other expression."""
@@ -2632,14 +2673,23 @@ class Expressions:
         low, high, *step = [self.code(a) for a in (node.args if len(node.args) > 1 else [ast.Constant(0), *node.args])]
         return f"range_of({', '.join([low, high, *step])})"
 
+    def key_of(self, node):
+        """A key that is read twice."""
+        return self.literal(self.constant(node)) if isinstance(self.constant(node), str | int) else self.local_copy(node, "key")
+
+    def set_of(self, node, kind):
+        """What may be iterated, as a set."""
+        if isinstance(self.kind(node), kinds.Set):
+            return self.code(node)
+        listed = isinstance(self.kind(node), Map)
+        items = self.local_copy(self.stand_for(self.as_vector(node), List(kind.item), node) if listed else node, "items")
+        return f"{cpp_type(kind, node)}({items}.begin(), {items}.end())"
+
     def call_set(self, node):
         kind = self.kind(node)
         if not isinstance(kind, kinds.Set):
             raise Refusal(f"`{ast.unparse(node)[:60]}` has no translation", node)
-        if not node.args:
-            return f"{cpp_type(kind, node)}{{}}"
-        items = self.local_copy(node.args[0], "items")
-        return f"{cpp_type(kind, node)}({items}.begin(), {items}.end())"
+        return self.set_of(node.args[0], kind) if node.args else f"{cpp_type(kind, node)}{{}}"
 
     call_frozenset = call_set
 

@@ -39,6 +39,7 @@ OPTIONS = Simple("options")  # of a layer of PyTorch, in C++
 NUMBERS = (INT, FLOAT, BOOL)
 _lambdas = {}  # one function for each lambda of the source, which Python makes anew whenever it runs
 _partials = {}  # one object for equal ones
+_keyed = {}  # dicts whose keys the code learns as it runs, with their kinds, by id
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,7 +156,7 @@ class Set(Kind):
 
 @dataclasses.dataclass(frozen=True)
 class Map(Kind):
-    """A dict whose keys are no words. `sorted`: its order is that of its keys, which C++ keeps."""
+    """A dict whose keys are no words, or not known to the source. `sorted`: C++ keeps its order, that of its keys or, of words, its own."""
 
     key: Kind
     item: Kind
@@ -242,16 +243,37 @@ def kind_of(value):
     return map_kind(value) or Config(value)
 
 
-def map_kind(value):
-    """The kind of a dict whose keys are no words, or that a comprehension made of values of one kind; None for anything else."""
+def keyed(value):
+    """Notes a dict whose keys the code learns as it runs, and returns it."""
+    if isinstance(value, dict):
+        known = _keyed.setdefault(id(value), [value, None])
+        known[1] = map_kind(value) or known[1]  # it may be empty in the end
+    return value
+
+
+def map_kind(value, alike=False):
+    """The kind of a dict whose keys are no words, or not known to the source, of values of one kind; None for anything else. `alike`: C++ holds another
+    one in its place so."""
     words = isinstance(value, dict) and all(isinstance(key, str) for key in value)
-    if not isinstance(value, dict) or words and not (isinstance(value, Entries) and value):
+    if not isinstance(value, dict) or words and not (alike or value and isinstance(value, Entries) or id(value) in _keyed):
         return None
+    if words and not value and not alike:
+        return _keyed[id(value)][1]
     key, item = (merge([kind_of(part) for part in parts]) for parts in (value, value.values()))
-    if words and isinstance(item, Many):
+    inner = item.kind if isinstance(item, Optional) else item
+    if words and (isinstance(item, Many) or not isinstance(value, Entries) and isinstance(inner, Module | Class | Function | Config | Simple) and inner not in (*NUMBERS, STR)):
         return None
     comparable = key in NUMBERS or is_numbers(key)
-    return Map(key, item, comparable and list(value) == sorted(value))
+    return Map(key, item, words or comparable and list(value) == sorted(value))
+
+
+def settled(kind, alike=False):
+    """A kind that was seen before it was known how the code uses its dicts."""
+    if isinstance(kind, Config):
+        return map_kind(kind.value, alike) or kind
+    if isinstance(kind, Tuple):
+        return Tuple(tuple(settled(item) for item in kind.items))
+    return List(settled(kind.item), kind.length) if isinstance(kind, List) else kind
 
 
 def makes(kind):
@@ -268,8 +290,9 @@ def makers(kind):
 
 def merge(kinds):
     """One kind for all; None for none."""
-    kinds = [isinstance(kind, Config) and map_kind(kind.value) or kind for kind in kinds]  # a dict that was empty when it was seen
-    kinds = list(dict.fromkeys(k for kind in kinds if kind is not None for k in (kind.kinds if isinstance(kind, Many) else (kind,))))
+    kinds = [settled(k) for kind in kinds if kind is not None for k in (kind.kinds if isinstance(kind, Many) else (kind,))]
+    alike = any(isinstance(kind, Map) and kind.key == STR for kind in kinds)
+    kinds = list(dict.fromkeys(settled(kind, True) if alike else kind for kind in kinds))
     if len(kinds) < 2:
         return kinds[0] if kinds else None
     some = [kind for kind in kinds if kind != NONE]

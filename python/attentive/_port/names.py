@@ -124,7 +124,8 @@ def cpp_type(kind: Kind | None, node=None):
     if isinstance(kind, kinds.Set):
         return f"std::set<{cpp_type(kind.item, node)}>"
     if isinstance(kind, Map):
-        return f"std::map<{cpp_type(kind.key, node)}, {cpp_type(kind.item, node)}>"
+        key, item = (cpp_type(kinds.STR if part is None else part, node) for part in (kind.key, kind.item))
+        return f"WordMap<{item}>" if kind.key in (kinds.STR, None) else f"std::map<{key}, {item}>"
     if isinstance(kind, Config):
         return kind.name
     if is_any_module(kind):

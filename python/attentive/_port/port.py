@@ -360,6 +360,7 @@ def text_of(options, loaded, unit, driver, notes):
     structs = unit.struct_lines()
     body = "\n\n".join("\n".join(lines) for _, _, lines in own)
     everything = body + "\n".join(structs) + "\n".join("\n".join(lines) for _, _, lines in functions)
+    unit.helpers = [*["WordMap"] * ("WordMap<" in everything), *unit.helpers]
     helpers = [support.text(name) for name in unit.helpers]
     all_text = everything + "\n".join(helpers)
     includes = sorted({h for h, word in _STANDARD.items() if word in all_text} | unit.includes_std)
@@ -497,6 +498,8 @@ template <class T>
 void flatten(std::vector<torch::Tensor>& all, const std::vector<T>& items);
 template <class T>
 void flatten(std::vector<torch::Tensor>& all, const std::optional<T>& item);
+template <class K, class T>
+void flatten(std::vector<torch::Tensor>& all, const std::pair<K, T>& entry);
 template <class... T>
 void flatten(std::vector<torch::Tensor>& all, const std::tuple<T...>& items) {
   std::apply([&](const auto&... item) { (flatten(all, item), ...); }, items);
@@ -510,4 +513,8 @@ void flatten(std::vector<torch::Tensor>& all, const std::vector<T>& items) {
 template <class T>
 void flatten(std::vector<torch::Tensor>& all, const std::optional<T>& item) {
   if (item) flatten(all, *item);
+}
+template <class K, class T>
+void flatten(std::vector<torch::Tensor>& all, const std::pair<K, T>& entry) {
+  flatten(all, entry.second);
 }"""

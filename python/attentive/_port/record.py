@@ -8,7 +8,7 @@ import itertools
 import torch
 from torch import nn
 
-from .kinds import NONE, Entries, kind_of, merge
+from .kinds import NONE, Entries, keyed, kind_of, merge
 
 HOOK = "_attentive_port"
 _uids = itertools.count(1)
@@ -73,6 +73,10 @@ class Recorder:
             if len(values) < 64:
                 values[(owner, type(value), value)] = None
         return value
+
+    def keyed(self, uid, value):
+        """Notes the value of an expression that, if it is a dict, is read by keys which the source does not write, and returns it."""
+        return self.see(uid, keyed(value))
 
     def entries(self, uid, value):
         """Notes the dict of a comprehension and returns it."""
@@ -167,8 +171,8 @@ class Recorder:
 
 
 class _Wrap(ast.NodeTransformer):
-    def __init__(self):
-        self.functions = []
+    def __init__(self, keyed):
+        self.functions, self.keyed = [], keyed
         self.classes = 0
 
     @staticmethod
@@ -177,7 +181,7 @@ class _Wrap(ast.NodeTransformer):
         return ast.copy_location(call, at)
 
     def _wrapped(self, node, uid):
-        return self._hook("see", ast.Constant(uid), node, at=node)
+        return self._hook("keyed" if uid in self.keyed else "see", ast.Constant(uid), node, at=node)
 
     def _expression(self, node):
         uid = node.uid
@@ -282,7 +286,28 @@ class _Wrap(ast.NodeTransformer):
         return node
 
 
+def _keyed_nodes(tree):
+    """The uids of what, if it is a dict, a tree loops over, or reads or changes by keys that it does not write; of no **kwargs."""
+    keywords = {n.args.kwarg.arg for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.args.kwarg}
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            asked = node.func.attr in ("get", "pop") and node.args and not isinstance(node.args[0], ast.Constant)
+            found += [node.func.value] * bool(asked or node.func.attr in ("items", "keys", "values") and not node.args)
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("list", "tuple", "set", "sorted", "enumerate", "zip"):
+            found += node.args
+        elif isinstance(node, ast.For | ast.comprehension):
+            found.append(node.iter)
+        elif isinstance(node, ast.Dict):
+            found += [item for key, item in zip(node.keys, node.values, strict=True) if key is None]
+        elif isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn) and not isinstance(node.left, ast.Constant):
+            found.append(node.comparators[0])
+        elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load) and not isinstance(node.slice, ast.Constant):
+            found.append(node.value)
+    return (n.uid for n in found if hasattr(n, "uid") and getattr(n, "id", None) not in keywords)
+
+
 def instrumented(node):
     """A definition's copy that tells `HOOK`, a Recorder in its module's namespace, what it computes. The node has uids."""
-    wrapped = _Wrap().visit(copy.deepcopy(node))
+    wrapped = _Wrap(set(_keyed_nodes(node))).visit(copy.deepcopy(node))
     return ast.fix_missing_locations(wrapped)

@@ -37,8 +37,8 @@ def changed_names(*trees):
     """Names of lists and tensors that are changed in place, by a method of lists or by an entry."""
     nodes = [n for tree in trees for n in ast.walk(tree)]
     called = [n.func.value for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)
-              and n.func.attr in ("append", "extend", "insert", "pop", "reverse", "clear", "sort")]
-    return {n.id for n in [*called, *(n.value for n in nodes if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store))] if isinstance(n, ast.Name)}
+              and n.func.attr in ("append", "extend", "insert", "pop", "reverse", "clear", "sort", "update")]
+    return {n.id for n in [*called, *(n.value for n in nodes if isinstance(n, ast.Subscript) and not isinstance(n.ctx, ast.Load))] if isinstance(n, ast.Name)}
 
 
 def member_of(node):
@@ -311,8 +311,8 @@ class Statements:
             return kind.items[at] if at < len(kind.items) else None
         if isinstance(kind, Size) or kind == kinds.RANGE:
             return kinds.INT
-        if isinstance(kind, List):
-            return kind.item
+        if isinstance(kind, List | Map):
+            return kind.item if isinstance(kind, List) else kind.key
         if kind == kinds.STR:
             return kind
         return Tensor(kind.dtype, kind.rank - 1 if kind.rank else None) if isinstance(kind, Tensor) else None
@@ -334,6 +334,9 @@ class Statements:
             name = identifier(target.value.id)
             at = self.local_copy(target.slice, "at")
             self.out(f"{name}.erase({name}.begin() + ({at} < 0 ? {at} + static_cast<int64_t>({name}.size()) : {at}));")
+            return
+        if len(node.targets) == 1 and isinstance(target, ast.Subscript) and isinstance(self.kind(target.value), Map):
+            self.out(f"{self.primary(target.value)}.erase({self.code(target.slice)});")
             return
         for target in node.targets:
             if isinstance(target, ast.Name):
@@ -410,6 +413,10 @@ class Statements:
                 return
             if getattr(function, "attr", "") == "append" and isinstance(self.kind(function.value), List) and (choice := self.chosen_call(value.args[0])):
                 self.each_choice(choice, lambda part: self.out(f"{self.container_method(recalled(value, function, [part], []), self.kind(function.value))};"))
+                return
+            if getattr(function, "attr", "") == "pop" and len(value.args) == 2 and isinstance(self.kind(function.value), Map):
+                owner, key = self.primary(function.value), self.key_of(value.args[0])
+                self.out(f"if ({owner}.count({key}) > 0) {owner}.erase({key});")
                 return
             if name == "setattr" and self.is_self(value.args[0]):
                 self.set_named(value.args[1], value.args[2], node)
@@ -513,7 +520,7 @@ class Statements:
         if rest is not None and self.unit.recorder.no_keywords(self.function, rest.arg):  # **kwargs that are empty
             keywords = [k for k in call.keywords if k.arg is not None or ast.unparse(k.value) != rest.arg]
             call = ast.copy_location(ast.Call(call.func, call.args, keywords), call)
-        if base not in (nn.Module, nn.Sequential, nn.ModuleList) and (call.args or call.keywords):
+        if base not in (nn.Module, nn.Sequential, nn.ModuleList, nn.ModuleDict) and (call.args or call.keywords):
             self.before_base(call)
         if base is nn.Module or not (call.args or call.keywords):
             if base is not nn.Module and is_own(base):
@@ -528,7 +535,7 @@ class Statements:
                 return
             self.base_call = f"{names.class_name(base)}Impl({', '.join(self.bind(base.__init__, call, constructor=base))})"
             return
-        if base in (nn.Sequential, nn.ModuleList):
+        if base in (nn.Sequential, nn.ModuleList, nn.ModuleDict):
             self.fill(base, "this", call)
             return
         if self.unit.options_of(self.function, self.path, self.cls) is base:
@@ -708,8 +715,8 @@ class Statements:
     def set_item(self, target, value, node):
         kind = self.kind(target.value)
         if isinstance(target.value, ast.Name) and target.value.id in self.named_layers:
-            layer = self.module_text(value)
-            self.out(f"{identifier(target.value.id)}.insert({self.code(target.slice)}, torch::nn::AnyModule({layer}));")
+            layer = self.layer_pointer(value) if self.named_layers[target.value.id] is nn.ModuleDict else f"torch::nn::AnyModule({self.module_text(value)})"
+            self.out(f"{identifier(target.value.id)}.insert({self.code(target.slice)}, {layer});")
         elif isinstance(kind, Tensor):
             self.out(f"{self.primary(target.value)}.index_put_({self.index(target.slice)}, {self.code(value)});")
         elif isinstance(kind, List) and (isinstance(target.slice, ast.Slice) or self.kind(target.slice) == kinds.SLICE):
@@ -717,7 +724,7 @@ class Statements:
         elif isinstance(kind, List | Size) or kinds.is_numbers(kind):
             self.out(f"{self.element(self.primary(target.value), target.slice)} = {self.code(value)};")
         elif isinstance(kind, Map):
-            self.out(f"{self.primary(target.value)}[{self.code(target.slice)}] = {self.code(value)};")
+            self.out(f"{self.primary(target.value)}[{self.code(target.slice)}] = {self.typed_branch(value, kind.item)};")
         elif isinstance(kind, Config) and isinstance(self.constant(target.slice), str):
             self.set_field(target.value, self.constant(target.slice), value, kind, node)
         elif isinstance(kind, Module) and kind.cls in (nn.ModuleDict, nn.ParameterDict):
@@ -773,19 +780,23 @@ class Statements:
             self.locals[name] = kind
             self.fill(cls, identifier(name), value)
             return
-        if isinstance(kind, Config) and self.names_layers(name, value, kind):
-            self.named_layers.add(name)
-            self.out(f"torch::OrderedDict<std::string, torch::nn::AnyModule> {identifier(name)};")
+        if isinstance(kind, Config) and (container := self.names_layers(name, value, kind)):
+            self.named_layers[name] = container
+            item = "std::shared_ptr<torch::nn::Module>" if container is nn.ModuleDict else "torch::nn::AnyModule"
+            self.out(f"torch::OrderedDict<std::string, {item}> {identifier(name)};")
             return
         if isinstance(kind, Config | Map) and isinstance(value, ast.Dict | ast.Call) and self.is_display_only(name, value) and self.bind_display(name, value):
             return
-        if isinstance(kind, Map) and isinstance(value, ast.Dict) and not value.keys:
-            self.declare(identifier(name), "{}", kind, node, True)
+        if isinstance(value, ast.Dict | ast.Call) and (kind == Config({}) or isinstance(kind, Map)) and self.is_empty_dict(value):
+            kind = merge([kind, *(self.kind(n) for n in ast.walk(self.function) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load))])
+        if isinstance(kind, Map) and isinstance(value, ast.Dict | ast.Call) and self.is_empty_dict(value):
+            self.declare(identifier(name), "{}", kind, node, True) if name not in self.locals else self.out(f"{identifier(name)}.clear();")
             self.locals[name] = kind
             return
         if isinstance(kind, Config | Map) and isinstance(value, ast.Name | ast.Attribute | ast.Subscript) and name not in self.locals and not self.rebound(name):
             self.locals[name] = kind
-            self.out(f"auto& {identifier(name)} = {self.code(value)};")  # another name of one object
+            again = self.becomes_another(name, value, node)
+            self.out(f"{'const auto' if again else 'auto&'} {identifier(name)} = {self.code(value)};")  # another name of one object
             return
         if isinstance(value, ast.IfExp) and isinstance(kind, Optional) and _is_empty(kind.kind) and isinstance(whole := self.assigned_kind(name), Optional | List):
             whole = whole if isinstance(whole, Optional) else Optional(whole)
@@ -845,6 +856,19 @@ class Statements:
         self.told_gradient |= {name} if made and self.wants_gradient(value) else set()
         self.store_name(name, self.parameter(value.args[0], value) if made else self.code(value), kind, node)
 
+    def becomes_another(self, name, value, node):
+        """Whether a name for whose object `name` is another one is given another object later."""
+        later = [s for s in ast.walk(self.function) if isinstance(s, ast.stmt) and s.lineno > node.lineno]
+        first = next((s for s in later if getattr(value, "id", None) in stored_names(s)), None)
+        if first is not None and (self.changes(name) or first not in self.function.body or value.id in changed_names(*(s for s in later if s.lineno <= first.lineno))):
+            raise Refusal(f"{name} and {value.id} are one dict, which changes, and {value.id} becomes another; give that a name of its own", node)
+        return first is not None
+
+    def is_empty_dict(self, value):
+        """Whether an expression makes a dict without entries."""
+        made = isinstance(value, ast.Call) and not value.args and not value.keywords and self.static(value.func)
+        return isinstance(value, ast.Dict) and not value.keys or inspect.isclass(made) and issubclass(made, dict)
+
     def one_kind(self, value):
         """A display of numbers or tuples that one type holds, though they differ, as a list of that type; any other expression as it is."""
         kind = self.kind(value)
@@ -875,15 +899,22 @@ class Statements:
         return True
 
     def names_layers(self, name, value, kind):
-        """Whether a local dict, empty at first, only gathers layers by their names for an nn.Sequential."""
-        empty = isinstance(value, ast.Call) and not value.args and not value.keywords
+        """The container, nn.Sequential or nn.ModuleDict, for which alone a local dict, empty at first, gathers layers by their names; else None."""
         parents = [node for node in ast.walk(self.function) for child in ast.iter_child_nodes(node)
                    if isinstance(child, ast.Name) and child.id == name and isinstance(child.ctx, ast.Load)]
-        base = self.cls is not None and self.cls.base is nn.Sequential
-        filled = [node for node in parents if isinstance(node, ast.Call) and (self.static(node.func) is nn.Sequential or base and super_call(node) == "__init__")]
+        made = lambda node: self.cls.base if self.cls is not None and super_call(node) == "__init__" else self.static(node.func)
+        filled = [made(node) for node in parents if isinstance(node, ast.Call) and made(node) in (nn.Sequential, nn.ModuleDict)]
         entries = [node for node in parents if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)]
         only = filled and len(filled) + len(entries) == len(parents)
-        return empty and only and all(isinstance(layer, nn.Module) for layer in kind.fields().values())
+        modules = all(isinstance(layer, nn.Module) for layer in kind.fields().values())
+        return filled[0] if self.is_empty_dict(value) and only and modules and len(set(filled)) == 1 else None
+
+    def layer_pointer(self, node):
+        """A module as a std::shared_ptr."""
+        code = self.code(node)
+        if self.is_reference(node):
+            return f"{code}.shared_from_this()"
+        return f"{code}->shared_from_this()" if code in self.pointers or code.endswith(">()") else f"{primary(code)}.ptr()"
 
     def bind_display(self, name, value):
         """A dict that is only handed on: modules for an nn.ModuleDict, or `**` arguments."""

@@ -107,6 +107,64 @@ template <class T>
 std::vector<T> part_by(const std::vector<T>& items, const torch::indexing::Slice& part) {
   return part_of(items, part.start().expect_int(), part.stop().expect_int());
 }""",
+    "WordMap": """/// A dict whose keys are words, in the order in which they came.
+template <class T>
+struct WordMap : std::vector<std::pair<std::string, T>> {
+  using std::vector<std::pair<std::string, T>>::vector;
+  auto find(const std::string& word) const {
+    auto entry = this->begin();
+    while (entry != this->end() && entry->first != word) ++entry;
+    return entry;
+  }
+  size_t count(const std::string& word) const { return find(word) != this->end() ? 1 : 0; }
+  const T& at(const std::string& word) const {
+    const auto entry = find(word);
+    TORCH_CHECK_VALUE(entry != this->end(), "no entry ", word);
+    return entry->second;
+  }
+  T& operator[](const std::string& word) {
+    const auto at = find(word) - this->begin();
+    if (at == static_cast<std::ptrdiff_t>(this->size())) this->emplace_back(word, T());
+    return (this->begin() + at)->second;
+  }
+  void erase(const std::string& word) {
+    at(word);
+    this->std::vector<std::pair<std::string, T>>::erase(find(word));
+  }
+};""",
+    "keys_of": """/// Python's list(entries) of a dict.
+template <class M>
+auto keys_of(const M& entries) {
+  std::vector<std::remove_cvref_t<decltype(entries.begin()->first)>> keys;
+  for (const auto& entry : entries) keys.push_back(entry.first);
+  return keys;
+}""",
+    "values_of": """/// Python's list(entries.values()) of a dict.
+template <class M>
+auto values_of(const M& entries) {
+  std::vector<std::remove_cvref_t<decltype(entries.begin()->second)>> values;
+  for (const auto& entry : entries) values.push_back(entry.second);
+  return values;
+}""",
+    "items_of": """/// Python's list(entries.items()) of a dict.
+template <class M>
+auto items_of(const M& entries) {
+  std::vector<std::tuple<std::remove_cvref_t<decltype(entries.begin()->first)>, std::remove_cvref_t<decltype(entries.begin()->second)>>> items;
+  for (const auto& [key, value] : entries) items.emplace_back(key, value);
+  return items;
+}""",
+    "popped": """/// Python's entries.pop(key) of a dict.
+template <class M, class K>
+auto popped(M& entries, const K& key) {
+  auto value = entries.at(key);
+  entries.erase(key);
+  return value;
+}""",
+    "update": """/// Python's entries.update(others) of two dicts.
+template <class M>
+void update(M& entries, const M& others) {
+  for (const auto& [key, value] : others) entries[key] = value;
+}""",
     "put_part": """/// Python's items[low:high] = others of a list.
 template <class T>
 void put_part(std::vector<T>& items, int64_t low, int64_t high, const std::vector<T>& others) {

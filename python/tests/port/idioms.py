@@ -2555,3 +2555,91 @@ class EitherList(nn.Module):
         for bend in self.bends:
             x = bend(x)
         return x
+
+
+class NamedStages(nn.Module):
+    """Runs its layers in turn and gives what some of them compute, under other names, in the order of the layers."""
+
+    def __init__(self, width, wanted, scales):
+        super().__init__()
+        if not set(wanted).issubset(["first", "second", "third"]):
+            raise ValueError("no such layer")
+        asked = wanted
+        wanted = {name: title for name, title in wanted.items()}
+        self.layers = nn.ModuleDict({name: nn.Linear(width, width) for name in ("first", "second", "third")})
+        scales = {**scales, "third": 0.25}
+        self.factors = {name: scales.get(name, 1.0) for name in ("first", "second", "third", "fourth")}
+        last = 0
+        for count, name in enumerate(["first", "second", "third"]):
+            if name in wanted:
+                del wanted[name]
+                last = count
+            if not wanted:
+                break
+        self.last, self.asked, self.count = last, asked, len(asked)
+        self.rest = sum(scales.values()) + scales.pop("second", 3.0) + len(scales)
+
+    def forward(self, x):
+        found = OrderedDict()
+        for name, layer in self.layers.items():
+            x = torch.tanh(layer(x)) * self.factors[name]
+            if name in self.asked:
+                found[self.asked[name]] = x
+        return found
+
+
+class WordsInDicts(nn.Module):
+    """Dicts that are looped over, asked for keys that only C++'s caller knows, changed, copied and handed on."""
+
+    def __init__(self, width, wanted, sizes):
+        super().__init__()
+        self.stages = NamedStages(width, wanted, {"first": 0.5, "second": 2.0})
+        self.total = sum(size * (at + 1) for at, size in enumerate(sizes.values()))
+        self.names = list(wanted.values())
+        self.embeds = nn.ModuleDict({name: nn.Embedding(size, width) for name, size in sizes.items()})
+
+    def mixed(self, features, last):
+        kept = dict(features)
+        kept.pop("low")
+        kept[last] = kept[last] + features["low"]
+        return kept
+
+    def forward(self, x, ids):
+        features = self.stages(x)
+        features = self.mixed(features, self.names[-1])
+        for name in sorted(ids.keys()):
+            x = x + self.embeds[name](ids[name])
+        for at, (name, feature) in enumerate(features.items()):
+            x = x + feature * (at + self.total + len(name))
+        return x * self.stages.rest, features
+
+
+class Tower(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.low, self.middle, self.high = nn.Linear(width, width), nn.Sequential(nn.Linear(width, width), nn.GELU()), nn.Linear(width, 5)
+
+    def forward(self, x):
+        return self.high(self.middle(self.low(x)))
+
+
+class PartOfTower(nn.ModuleDict):
+    """The first layers of another module under their names, and what those compute that are asked for."""
+
+    def __init__(self, tower, wanted):
+        layers, left = OrderedDict(), dict(wanted)
+        for name, layer in tower.named_children():
+            layers[name] = layer
+            left.pop(name, None)
+            if not left:
+                break
+        super().__init__(layers)
+        self.wanted = wanted
+
+    def forward(self, x):
+        found = {}
+        for name, layer in self.named_children():
+            x = layer(x)
+            if name in self.wanted:
+                found[self.wanted[name]] = x
+        return found
