@@ -79,6 +79,7 @@ class Translator(Expressions, Statements):
         self.told_gradient = set()  # locals that are an nn.Parameter with requires_grad
         self.named_layers = {}  # local dicts of layers by their names, with the container that they fill
         self.references = set()  # names that are a torch::nn::Module&
+        self.second = {}  # for names that branches give a value of another kind, what C++ holds that in, with its kind
         self.partials = {}  # locals that are functools.partial(...) and are only called
         self.set_again = set()  # targets of loops whose bodies give them other values
         self.outside = set()  # names that are declared outside of the block that sets them
@@ -165,6 +166,8 @@ class Translator(Expressions, Statements):
         else:
             self.plan_hoists(body)
         self.statements(body)
+        heads = [(0, f"{cpp_type(Optional(kind))} {name};") for name, kind in self.second.values()]
+        self.lines, self.declarations = heads + self.lines, {at + len(heads): name for at, name in self.declarations.items()}
         self.drop_unused()
         self.join_lines()
         return self
@@ -993,6 +996,8 @@ class Unit:
                             kind = kind_of(value)
                             found.append(self.resolve(kind, lambda v=value: [v]))
         kind = merge(found)
+        if isinstance(kind, Config) and not kind.fields():  # emptied again
+            kind = merge([kind, *(self.recorder.kind(n) for n in ast.walk(translation.tree) if isinstance(n, ast.Attribute) and n.attr == name and isinstance(n.ctx, ast.Load))])
         return kind
 
     def bound_method(self, translation, name):
@@ -1095,8 +1100,11 @@ class Unit:
             parameters.append(self.parameter(argument, tree, path, owners, defaults, argument.arg in stored))
         if arguments.kwarg is not None:
             found = self.keyword_entries(tree, path, cls) if owners is None else None
-            if found and not any(isinstance(k, Many) or k == kinds.NONE for k, _ in found.values()):
+            if found and not any(isinstance(k, Many) for k, _ in found.values()):
                 for key, (kind, default) in found.items():
+                    if kind == kinds.NONE:
+                        parameters.append(Parameter(key, kind, default, "none", keyword=True))
+                        continue
                     named = Parameter(key, self.resolve(kind, lambda: []), default, keyword=True)
                     if default is not inspect.Parameter.empty:
                         named.text = self.parameter_default(default, kind, tree, path)
@@ -1114,8 +1122,8 @@ class Unit:
         return Signature(parameters, result, text)
 
     def keyword_entries(self, tree, path, cls):
-        """Kinds and defaults of the entries of **kwargs; of what some calls leave out, the default is that of the one call that takes them all. None
-        where that has none."""
+        """Kinds and defaults of the entries of **kwargs; of what some calls leave out, the default is that of what takes it in the end. None where
+        that has none."""
         word, entries = tree.args.kwarg.arg, {}
         calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and any(k.arg is None and ast.unparse(k.value) == word for k in n.keywords)]
         alone = len(calls) == 1 == sum(isinstance(n, ast.Name) and n.id == word for n in ast.walk(tree))
@@ -1123,11 +1131,38 @@ class Unit:
         known = inspect.signature(target.__init__ if inspect.isclass(target) else target).parameters if callable(target) else {}
         for key, (kind, always) in sorted(self.recorder.keywords(tree, word).items(), key=lambda entry: not entry[1][1]):
             default = inspect.Parameter.empty if always else getattr(known.get(key), "default", inspect.Parameter.empty)
+            if not always and default is inspect.Parameter.empty:
+                default = self.usual_keyword(tree, path, cls, key)
             if not always and type(default) not in (bool, int, float, str):
                 return None
             kind = self.sizes_kind(kind if always else merge([kind, kind_of(default)]), lambda key=key: modules.takes_sizes(target, key))
             entries[key] = kind, (default,) * len(kind.items) if isinstance(kind, Tuple) and type(default) is int else default
         return entries
+
+    def usual_keyword(self, tree, path, cls, key, among=()):
+        """The value of an entry of **kwargs where a call leaves it out: what the function asks for in its place, or the default of all to which it hands
+        its keywords on; empty where that is not clear."""
+        word, static, asked, defaults = tree.args.kwarg.arg, self.translator(tree, path, cls).static, [], []
+        held = lambda n: getattr(n, "id", None) == word
+        for node in (n for n in ast.walk(tree) if self.recorder.kind(n) is not None and tree.uid not in among):
+            if isinstance(node, ast.Compare) and getattr(node.left, "value", None) == key and held(node.comparators[0]):
+                return inspect.Parameter.empty  # C++ would not know
+            if not isinstance(node, ast.Call):
+                continue
+            if isinstance(node.func, ast.Attribute) and held(node.func.value) and len(node.args) == 2 and getattr(node.args[0], "value", None) == key:
+                asked.append(getattr(node.args[1], "value", inspect.Parameter.empty))
+            elif any(k.arg is None and held(k.value) for k in node.keywords) and key not in {k.arg for k in node.keywords}:
+                target = static(node.func)
+                target = target.__init__ if inspect.isclass(target) else target
+                taken = inspect.signature(target).parameters if callable(target) else {}
+                found = self.loaded.definition(target) if key not in taken and inspect.isfunction(target) else None
+                if key in taken:
+                    defaults.append(taken[key].default)
+                elif found and found[1].args.kwarg:
+                    inner = self.usual_keyword(found[1], found[0], self.class_of(target, None), key, (*among, tree.uid))
+                    defaults += [] if inner is None else [inner]
+        found = asked or defaults
+        return None if not found else found[0] if all(type(one) is type(found[0]) and one == found[0] for one in found) else inspect.Parameter.empty
 
     @staticmethod
     def sizes_kind(kind, is_size):

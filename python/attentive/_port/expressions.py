@@ -338,6 +338,10 @@ class Expressions:
         name = node.id
         if name in self.inline:
             return self.inline[name][0]
+        if name in self.second and self.kind(node) != self.locals.get(name):
+            if self.kind(node) != self.second[name][1]:
+                raise Refusal(f"{name} is {names.describe(self.kind(node))} here; give it two names", node)
+            return f"{self.second[name][0]}.value()"
         if name in self.renamed:
             return self.renamed[name]
         if isinstance(self.statics.get(name), types.FunctionType) and isinstance(self.unit.recorder.kind(node, self.owners), Function):
@@ -915,7 +919,8 @@ class Expressions:
         if isinstance(sign, ast.In | ast.NotIn) and keyed:
             return f"{'' if isinstance(sign, ast.In) else '!'}{self.primary(right)}->contains({self.code(left)})"
         if isinstance(sign, ast.In | ast.NotIn) and isinstance(right, ast.Name) and right.id in self.displays and isinstance(self.constant(left), str):
-            return "true" if (self.constant(left) in dict(self.displays[right.id])) == isinstance(sign, ast.In) else "false"
+            there = self.constant(left) in dict(self.displays[right.id]) and (right.id, self.constant(left)) not in self.popped
+            return "true" if there == isinstance(sign, ast.In) else "false"
         if self.blind and isinstance(left, ast.Call) and self.static(left.func) is type and isinstance(self.kind(left.args[0]), Tensor):
             same = ("ndarray" if self.kind(left.args[0]).numpy else "Tensor") == getattr(self.static(right), "__name__", "")
             return "true" if same == isinstance(sign, ast.Eq | ast.Is) else "false"
@@ -1534,8 +1539,11 @@ class Expressions:
 
     def container_method(self, node, kind):
         name, held = node.func.attr, node.func.value
-        if isinstance(held, ast.Name) and held.id in self.displays and name in ("get", "pop") and isinstance(self.constant(node.args[0]), str):
-            given = dict(self.displays[held.id])
+        if isinstance(held, ast.Name) and held.id in self.displays and name in ("get", "pop", "setdefault") and isinstance(self.constant(node.args[0]), str):
+            given = {key: value for key, value in self.displays[held.id] if (held.id, key) not in self.popped}
+            if name == "setdefault" and self.constant(node.args[0]) not in given:
+                self.displays[held.id] = [*given.items(), (self.constant(node.args[0]), node.args[1])]
+                self.popped.discard((held.id, self.constant(node.args[0])))
             if name == "pop":
                 self.popped.add((held.id, self.constant(node.args[0])))
             default = node.args[1] if len(node.args) > 1 else ast.Constant(None)

@@ -787,7 +787,7 @@ class Statements:
             return
         if isinstance(kind, Config | Map) and isinstance(value, ast.Dict | ast.Call) and self.is_display_only(name, value) and self.bind_display(name, value):
             return
-        if isinstance(value, ast.Dict | ast.Call) and (kind == Config({}) or isinstance(kind, Map)) and self.is_empty_dict(value):
+        if isinstance(value, ast.Dict | ast.Call) and isinstance(kind, Config | Map) and self.is_empty_dict(value):
             kind = merge([kind, *(self.kind(n) for n in ast.walk(self.function) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load))])
         if isinstance(kind, Map) and isinstance(value, ast.Dict | ast.Call) and self.is_empty_dict(value):
             self.declare(identifier(name), "{}", kind, node, True) if name not in self.locals else self.out(f"{identifier(name)}.clear();")
@@ -996,6 +996,9 @@ class Statements:
             return
         self.inline.pop(name, None)
         held = self.locals.get(name)
+        if name in self.second and kind == self.second[name][1]:
+            self.out(f"{self.second[name][0]} = {code};")
+            return
         if isinstance(node, ast.Assign) and (seen := self.unit.recorder.kind(node.value, self.owners)) != kinds.promoted(seen):
             self.promoted.add(name)
         if kind in kinds.NUMBERS and isinstance(whole := self.assigned_kind(name) if held is None else held, Tensor):
@@ -1006,6 +1009,11 @@ class Statements:
         if held is not None and held != kinds.NONE:
             if names.is_mixed(held) and kind in held.kinds or cpp_type(held, node) == cpp_type(kind, node) or (held == kinds.FLOAT and kind == kinds.INT) or isinstance(held, Optional):
                 self.out(f"{self.renamed.get(name, identifier(name))} = {code};")
+                return
+            plain = {held, kind} <= {*kinds.NUMBERS, kinds.STR} and name not in self.second
+            if self.depth > 0 and not self.in_one_block(name, node) and plain:
+                self.second[name] = self.fresh(f"{name}_2"), kind
+                self.out(f"{self.second[name][0]} = {code};")
                 return
             if self.depth > 0 and not self.in_one_block(name, node):
                 raise Refusal(f"{name} is {names.describe(held)} and becomes {names.describe(kind)}; give it two names", node)
@@ -1236,7 +1244,7 @@ class Statements:
             self.unit.helper("set_buffer")
             self.out(f'{target} = set_buffer(*this, "{name}", {self.code(value)});')
         else:
-            code = self.held(self.code(value), kind, whole)
+            code = "{}" if isinstance(whole, Map) and self.is_empty_dict(value) else self.held(self.code(value), kind, whole)
             if isinstance(kind, Tuple) and self.is_vector(value) and kinds.is_tensors(kind):
                 recorder.set(name, List(merge(list(kind.items)), len(kind.items)))
             self.out(f"{target} = {code};")
@@ -1366,6 +1374,8 @@ class Statements:
 
     def statement_AugAssign(self, node):
         target, value = node.target, node.value
+        if getattr(target, "id", None) in self.second:
+            raise Refusal(f"{target.id} is a word and a number; give it two names", node)
         kind, added = self.assign_kind(target), self.kind(value)
         plain = {ast.Add: "+=", ast.Sub: "-=", ast.Mult: "*=", ast.Div: "/="}.get(type(node.op))
         load = ast.copy_location(ast.parse(ast.unparse(target), mode="eval").body, target)
@@ -1662,6 +1672,9 @@ class Statements:
             isinstance(self.kind(item), Module) or self.kind(item) == kinds.STR for item in node.iter.elts):
             self.unroll(node)
             return
+        if (rounds := self.display_rounds(node.iter)) is not None:
+            self.unroll(node, rounds)
+            return
         if len(set(self.class_list(node.iter))) > 1 and isinstance(node.target, ast.Name):
             self.unroll_classes(node)
             return
@@ -1699,12 +1712,23 @@ class Statements:
         self.depth -= 1
         self.out("}")
 
-    def unroll(self, node):
+    def display_rounds(self, items):
+        """What each round of a loop over the names, values or both of a local dict that C++ does not hold is given; None for any other loop."""
+        part = items.func.attr if isinstance(items, ast.Call) and isinstance(items.func, ast.Attribute) and not items.args else "keys"
+        held = items.func.value if isinstance(items, ast.Call) and isinstance(items.func, ast.Attribute) else items
+        if getattr(held, "id", None) not in self.displays or part not in ("keys", "values", "items"):
+            return None
+        pairs = [(self.stand_for(self.literal(name), kinds.STR, items, name), value) for name, value in self.displays[held.id] if (held.id, name) not in self.popped]
+        return [{"keys": pair[:1], "values": pair[1:], "items": pair}[part] for pair in pairs]
+
+    def unroll(self, node, rounds=None):
         """A loop over a display of modules, whose classes differ, or of names."""
-        commented = self.commented
-        for item in node.iter.elts:
+        if any(isinstance(n, ast.Break | ast.Continue) for n in ast.walk(node)):
+            raise Refusal(f"a loop over `{ast.unparse(node.iter)[:50]}` that is written out; write it without break and continue", node)
+        commented, targets = self.commented, node.target.elts if rounds and len(rounds[0]) > 1 else [node.target]
+        for items in [(item,) for item in node.iter.elts] if rounds is None else rounds:
             saved = dict(self.inline), dict(self.locals)
-            self.inline[node.target.id] = (self.code(item), self.kind(item), self.constant(item))
+            self.inline.update({target.id: (self.code(item), self.kind(item), self.constant(item)) for target, item in zip(targets, items, strict=True)})
             self.commented = commented
             block = len(stored_names(ast.Module(node.body, []))) > 0 and any(n not in self.locals for n in stored_names(ast.Module(node.body, [])))
             if block:
