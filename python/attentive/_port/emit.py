@@ -1254,11 +1254,13 @@ class Unit:
 
     @staticmethod
     def of_any_class(tree, name):
-        """Whether all that a function does with an argument, a module, is to call methods that any module has."""
+        """Whether all that a function does with an argument, a module, is to call methods that any module has, and to hand it on or back."""
         parents = {id(child): node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
         uses = [parents[id(n)] for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == name]
-        return bool(uses) and not any("self" == a.arg for a in tree.args.args) and all(
-            isinstance(use, ast.Attribute) and use.attr in ANY_MODULE and isinstance(parents[id(use)], ast.Call) for use in uses)
+        called = [isinstance(use, ast.Attribute) and use.attr in ANY_MODULE and isinstance(parents[id(use)], ast.Call) for use in uses]
+        whole = tree.name in {getattr(n.func, "id", None) for n in ast.walk(tree) if isinstance(n, ast.Call)}  # it walks a tree of modules
+        return any(called) and not any("self" == a.arg for a in tree.args.args) and all(
+            call or whole and isinstance(use, ast.keyword | ast.Call | ast.Return) for call, use in zip(called, uses, strict=True))
 
     def parameter_default(self, default, kind, argument, path):
         if names.is_choice(kind):
@@ -1321,8 +1323,8 @@ class Unit:
             translator.lines = [(0, f"{made.name} self;"), *translator.lines, (0, "return self;")]
         returned = {getattr(n.value, "id", None) for n in ast.walk(tree) if isinstance(n, ast.Return) and self.recorder.kind(n.value) is not None}
         for parameter in signature.live():
-            if parameter.template and returned == {parameter.name}:
-                signature.result = parameter.template  # the module that was handed over
+            if (parameter.template or parameter.is_reference()) and returned == {parameter.name}:
+                signature.result = parameter.template or "torch::nn::Module&"  # the module that was handed over
         words = [f"class {p.template}" for p in signature.live() if p.template and p.template.isidentifier()]
         head = f"{'' if words else 'inline '}{signature.result} {name}({signature.text(translator.body_text())}) {{"
         template = [f"template <{', '.join(words)}>"] if words else []

@@ -1559,6 +1559,17 @@ class Statements:
             return found, lambda name: self.constant(left.args[0]) in name
         return None
 
+    def has_test(self, test):
+        """The local and the classes that have an attribute, derived ones first, of `hasattr(m, "bias")`; None for any other test."""
+        asked = isinstance(test, ast.Call) and getattr(test.func, "id", "") == "hasattr" and getattr(test.args[0], "id", None)
+        if not asked or asked in self.narrowed or self.kind_held(test.args[0]) != Module(nn.Module) or not isinstance(word := self.constant(test.args[1]), str):
+            return None
+        answers = {}
+        for module in (module for n in ast.walk(self.function) if getattr(n, "id", None) == asked for module in self.modules(n)):
+            answers.setdefault(type(module), set()).add(hasattr(module, word))
+        mixed = any(len(found) > 1 for found in answers.values())
+        return None if mixed else (asked, sorted((cls for cls, found in answers.items() if True in found), key=lambda cls: -len(cls.__mro__)))
+
     def one_isinstance(self, test):
         """`isinstance(m, A) or isinstance(m, B)` as `isinstance(m, (A, B))`, and `type(m) == A` as an isinstance that is `exact`;
         any other test as it is."""
@@ -1592,7 +1603,7 @@ class Statements:
 
     def is_switch(self, node):
         test, _ = self.switch_test(node)
-        if self.name_test(test):
+        if self.name_test(test) or self.has_test(test):
             return True
         if isinstance(test, ast.Call) and test.args and getattr(test.args[0], "id", None) in self.narrowed:
             return False
@@ -1607,17 +1618,19 @@ class Statements:
         if not self.is_switch(node):
             return False
         test, further = self.switch_test(node)
-        by_name = self.name_test(test)
-        if by_name:
+        by_name, having = self.name_test(test), self.has_test(test)
+        if having:
+            name, classes = having[0], tuple(having[1])
+        elif by_name:
             name = by_name[0]
             classes = tuple(cls for cls in self.unit.instances if by_name[1](cls.__name__) and cls not in _CONTAINERS)
         else:
             name = test.args[0].id
             classes = self.static(test.args[1])
-        if classes is None and isinstance(test.args[1], ast.Tuple):
+        if classes is None and isinstance(test.args[1], ast.Tuple) and not having:
             classes = tuple(self.static(item) for item in test.args[1].elts)
         classes, first = classes if isinstance(classes, tuple) else (classes,), True
-        exact = by_name or hasattr(test, "exact")
+        exact = by_name or having or hasattr(test, "exact")
         if not exact:
             asked = tuple(cls for cls in classes if cls is not None)
             classes += tuple(cls for cls in self.unit.instances if issubclass(getattr(cls, "stands_for", type(None)), asked))
@@ -1628,12 +1641,14 @@ class Statements:
             if base is not wanted:
                 raise Refusal(f"a class derived from {wanted.__name__} has another base first, its only one in C++", node)
         inner = nn.modules.linear.NonDynamicallyQuantizableLinear
-        if exact and nn.Linear in classes and not (by_name and by_name[1](inner.__name__)) and any(
+        if exact and not having and nn.Linear in classes and not (by_name and by_name[1](inner.__name__)) and any(
             type(m) is inner for n in ast.walk(self.function) if getattr(n, "id", None) == name for m in self.modules(n)):
             raise Refusal("nn.MultiheadAttention's out_proj is no nn.Linear in Python, but in C++; use isinstance", node)
         for cls in classes:
             if cls is None or (is_own(cls) and cls not in self.unit.classes) or (not is_own(cls) and not modules.known(cls)):
                 continue
+            if self.cls is None and cls in self.unit.emitted and not any(item[1] is cls for item in self.unit.items):
+                raise Refusal(f"{self.function.name} asks for the class {cls.__name__}, which needs it first; make it a method of that", node)
             local = self.fresh(cls.__name__.lower())
             self.pointers.add(local)
             kind = self.unit.resolve(Module(cls), lambda: [])
@@ -1860,9 +1875,10 @@ class Statements:
             return self.iterate_map(held, target, method, node)
         if isinstance(held, ast.Attribute) and held.attr == "_modules" and isinstance(self.kind(held.value), Module) or method == "named_children":
             owner, method = held.value if method != "named_children" else items.func.value, {"named_children": "items"}.get(method, method)
-            if not isinstance(self.listed(owner), Module):
+            listed = Module(nn.Module) if self.is_reference(owner) else self.listed(owner)
+            if not isinstance(listed, Module):
                 raise Refusal(f"a loop over `{ast.unparse(items)[:50]}` of modules of several classes; write a loop for each", node)
-            return self.iterate_children(owner, self.listed(owner).cls, recalled(items, ast.Attribute(owner, method, ast.Load()), [], []), target, method, node)
+            return self.iterate_children(owner, listed.cls, recalled(items, ast.Attribute(owner, method, ast.Load()), [], []), target, method, node)
         if method in ("items", "values", "keys") and isinstance(self.kind(items.func.value), Module):
             return self.iterate_dict(items, target, method, node)
         if method in ("parameters", "buffers", "modules", "children", "named_parameters", "named_buffers", "named_children"):
@@ -2005,7 +2021,7 @@ class Statements:
                 self.locals[value.id] = Module(nn.Module)
                 self.references.add(value.id)
                 held = f"auto& {identifier(value.id)} = *{whole}.value();"
-            word = f"const auto& {identifier(key.id)} = {whole}.key();"
+            word = f"{'auto' if self.sets_again(key, node) else 'const auto&'} {identifier(key.id)} = {whole}.key();"
             return f"for (const auto& {whole} : {target_code}{method}())", [
                 lambda: self.out(word, declares=identifier(key.id)), lambda: self.out(held, declares=identifier(value.id))]
         name = self.name_of(target)

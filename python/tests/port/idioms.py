@@ -2643,3 +2643,48 @@ class PartOfTower(nn.ModuleDict):
             if name in self.wanted:
                 found[self.wanted[name]] = x
         return found
+
+
+class Starting(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.scale = nn.Parameter(torch.zeros(width))
+
+    def start(self):
+        nn.init.constant_(self.scale, 0.5)
+
+    def forward(self, x):
+        return x * self.scale
+
+
+def start_layer(module, name="", bias=0.0):
+    if isinstance(module, nn.Linear):
+        nn.init.trunc_normal_(module.weight, std=0.02 if name.startswith("head") else 0.1)
+    elif hasattr(module, "start"):
+        module.start()
+    if hasattr(module, "bias") and module.bias is not None:
+        nn.init.constant_(module.bias, bias)
+
+
+def each_of(function, module, name="", deep_first=True, root=False):
+    if not deep_first and root:
+        function(module=module, name=name)
+    for child_name, child in module.named_children():
+        child_name = ".".join((name, child_name)) if name else child_name
+        each_of(function=function, module=child, name=child_name, deep_first=deep_first, root=True)
+    if deep_first and root:
+        function(module=module, name=name)
+    return module
+
+
+class StartedByName(nn.Module):
+    """A function that walks a tree of modules, and one that asks each module what it has."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(width, width), Starting(width), nn.LayerNorm(width))
+        self.head = nn.Linear(width, 3, bias=False)
+        each_of(functools.partial(start_layer, bias=0.25), self)
+
+    def forward(self, x):
+        return self.head(self.body(x))
