@@ -1133,7 +1133,7 @@ class Unit:
             default = inspect.Parameter.empty if always else getattr(known.get(key), "default", inspect.Parameter.empty)
             if not always and default is inspect.Parameter.empty:
                 default = self.usual_keyword(tree, path, cls, key)
-            if not always and type(default) not in (bool, int, float, str):
+            if not always and type(default) not in (bool, int, float, str) and (default, kind) != (None, kinds.NONE):
                 return None
             kind = self.sizes_kind(kind if always else merge([kind, kind_of(default)]), lambda key=key: modules.takes_sizes(target, key))
             entries[key] = kind, (default,) * len(kind.items) if isinstance(kind, Tuple) and type(default) is int else default

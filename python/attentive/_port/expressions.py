@@ -1611,6 +1611,9 @@ class Expressions:
             return f"static_cast<{names.SIMPLE[self.kind(node)]}>({target})"
         if kind == kinds.FLOAT and name == "is_integer":
             return f"(std::floor({target}) == {target})"
+        if kind == kinds.STR and name == "lower" and len(set(self.values(node))) > 1:
+            self.unit.helper("lower")
+            return f"lower({target})"
         if kind == kinds.STR and name == "join" and isinstance(node.args[0], ast.Tuple | ast.List) and all(self.kind(item) == kinds.STR for item in node.args[0].elts):
             return f' + {target} + '.join(f"std::string({self.code(item)})" for item in node.args[0].elts) or '""'
         if kind == kinds.STR and name == "replace" and len(node.args) == 2:

@@ -132,6 +132,11 @@ struct WordMap : std::vector<std::pair<std::string, T>> {
     this->std::vector<std::pair<std::string, T>>::erase(find(word));
   }
 };""",
+    "lower": """/// Python's word.lower(), of the letters of ASCII.
+inline std::string lower(std::string word) {
+  for (char& letter : word) letter = static_cast<char>(letter >= 'A' && letter <= 'Z' ? letter - 'A' + 'a' : letter);
+  return word;
+}""",
     "keys_of": """/// Python's list(entries) of a dict.
 template <class M>
 auto keys_of(const M& entries) {

@@ -222,6 +222,7 @@ CLASSES = [
     idiom("WordsInDicts", "8, {'second': 'low', 'third': 'high'}, {'user': 5, 'item': 7}", "randn(B, T, 8), {'user': randint(0, 5, (B, T)), 'item': randint(0, 7, (B, T))}"),
     idiom("PartOfTower", "Tower(8), {'middle': 'deep', 'low': 'early'}", "randn(B, T, 8)"),
     idiom("StartedByName", "8", "randn(B, T, 8)"),
+    idiom("ConvolutionsByKeywords", "4", "randn(B, 4, 12, 12)"),
     idiom("OldAndNew", "8", "randn(B, T, 8)", attention=1),
     idiom("Normed", "5", "randn(B, 3, 8, 8), randint(0, 5, (B,))"),
     idiom("NamedInALoop", "8", "randn(B, T, 8)"),

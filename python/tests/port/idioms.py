@@ -2688,3 +2688,51 @@ class StartedByName(nn.Module):
 
     def forward(self, x):
         return self.head(self.body(x))
+
+
+def padding_of(kernel, stride=1, dilation=1, **_):
+    return (stride - 1 + dilation * (kernel - 1)) // 2
+
+
+def padded(padding, kernel, **kwargs):
+    grows = False
+    if isinstance(padding, str):
+        padding = padding.lower()
+        if padding == "valid":
+            padding = 0
+            grows = True
+        else:
+            padding = padding_of(kernel, **kwargs)
+    return padding, grows
+
+
+def make_convolution(inner, outer, kernel, **kwargs):
+    padding = kwargs.pop("padding", "")
+    kwargs.setdefault("bias", False)
+    padding, grows = padded(padding, kernel, **kwargs)
+    return nn.Conv2d(inner, outer, kernel, padding=padding + 1 if grows else padding, **kwargs)
+
+
+def convolution(inner, outer, kernel, **kwargs):
+    if "experts" in kwargs:
+        raise ValueError("no experts")
+    deep = kwargs.pop("deep", False)
+    groups = inner if deep else kwargs.pop("groups", 1)
+    for name in kwargs:
+        if name == "size":
+            raise ValueError(name)
+    return make_convolution(inner, outer, kernel, groups=groups, **kwargs)
+
+
+class ConvolutionsByKeywords(nn.Module):
+    """Keywords that functions take out, ask for, add and hand on, and that some calls leave out; a word that becomes a number."""
+
+    def __init__(self, width):
+        super().__init__()
+        given = {"device": None}
+        self.deep = convolution(width, width, 3, deep=True, bias=True, **given)
+        self.grouped = convolution(width, width, 5, groups=2, stride=2, **given)
+        self.plain = convolution(width, width, 3, padding="VALID", dilation=2)
+
+    def forward(self, x):
+        return self.plain(self.grouped(self.deep(x)))
