@@ -342,7 +342,9 @@ class Translator(Expressions, Statements):
             extra = {name: value for name, value in extra.items() if self.kind(value) != kinds.NONE}
         if extra:
             last = len(live) - 1
-            rest = self.rest_arguments(function, tree, path, cls, extra, node)
+            rest = self.rest_arguments(tree, cls, extra, node)
+            if rest is None:
+                raise Refusal(f"`{ast.unparse(node)[:60]}`: who takes {', '.join(extra)} is not clear", node)
         texts = []
         for parameter in live[: last + 1]:
             if parameter.name in given:
@@ -374,7 +376,7 @@ class Translator(Expressions, Statements):
         arguments = self.function.args
         return isinstance(node, ast.Name) and arguments.kwarg is not None and node.id == arguments.kwarg.arg
 
-    def rest_arguments(self, function, tree, path, cls, extra, node):
+    def rest_arguments(self, tree, cls, extra, node, among=()):
         """Keywords that a function hands on: in the order of the function that takes them in the end."""
         for call in ast.walk(tree):
             if not isinstance(call, ast.Call) or not any(k.arg is None for k in call.keywords):
@@ -385,11 +387,14 @@ class Translator(Expressions, Statements):
                     inner_cls = self.unit.class_of(type(module).forward, None)
                     wanted = self.unit.signature(inner, inner_path, inner_cls, None).live()
                     passed = len(call.args)
+                    further = inner.args.kwarg is not None and len(wanted) <= passed and inner.uid not in among
+                    if further and (on := self.rest_arguments(inner, inner_cls, extra, node, (*among, tree.uid))):
+                        return on
                     tail = wanted[passed:]
                     if set(extra) <= {p.name for p in tail}:
                         last = max(n for n, p in enumerate(tail) if p.name in extra)
                         return [self.argument(extra[p.name], p.kind) if p.name in extra else f"{cpp_type(p.kind)}()" for p in tail[: last + 1]]
-        raise Refusal(f"`{ast.unparse(node)[:60]}`: who takes {', '.join(extra)} is not clear", node)
+        return None
 
     def default_text(self, parameter, node):
         if parameter.default is None:
@@ -867,6 +872,7 @@ class Unit:
         if cls not in self.classes:
             if self.loaded.definition(cls) is None:
                 raise Refusal(f"the source of class {cls.__name__} ({cls.__module__}) is not at hand; only classes of the file, of its folder and imported by name are translated", path=self.loaded.main)
+            self.variants[cls] = [({}, list(self.instances.get(cls, {}).values()))]  # while members of its own class are asked for theirs
             self.variants[cls] = self.find_variants(cls)
             self.class_names.add(names.class_name(cls))
             self.classes[cls] = ClassTranslation(self, cls)
@@ -881,13 +887,22 @@ class Unit:
             return [({}, instances)]
         arguments = {a.arg for a in init.args.args}
         handed = [member for member, given in kept_arguments(init) if given in arguments]
-        differing = [name for name in handed if len({type(m._modules.get(name)) for m in instances if name in m._modules}) > 1]
+        differing = [name for name in handed if len({self.family(m._modules.get(name)) for m in instances if name in m._modules}) > 1]
         if not differing:
             return [({}, instances)]
         groups = {}
         for module in instances:
-            groups.setdefault(tuple(type(module._modules[name]) for name in differing), []).append(module)
-        return [(dict(zip(differing, key, strict=True)), found) for key, found in groups.items()]
+            groups.setdefault(tuple(self.family(module._modules[name]) for name in differing), []).append(module)
+        return [({name: type(found[0]._modules[name]) for name in differing}, found) for found in groups.values()]
+
+    def family(self, module):
+        """What tells the type of a module in C++ apart: its class, and of one that is a template there, which of its uses it is."""
+        cls = type(module)
+        if not isinstance(module, nn.Module) or not is_own(cls) or self.loaded.definition(cls) is None:
+            return cls
+        if cls not in self.variants:
+            self.translation(cls)
+        return cls, next((n for n, (_, members) in enumerate(self.variants[cls]) if any(m is module for m in members)), 0)
 
     def resolve(self, kind, found):
         """The kind of a module whose class is a template, with the template's arguments."""
@@ -899,7 +914,7 @@ class Unit:
         if len(variants) < 2:
             return kind
         of = {next((n for n, (_, members) in enumerate(variants) if any(m is module for m in members)), 0) for module in found()} or {0}
-        made = [names.TemplateModule(kind.cls, n, "<" + ", ".join(names.holder(self.resolve(Module(c), lambda c=c: [])) for c in variants[n][0].values()) + ">") for n in sorted(of)]
+        made = [names.TemplateModule(kind.cls, n, "<" + ", ".join(names.holder(self.resolve(Module(c), lambda n=n, member=member: [m._modules[member] for m in variants[n][1]])) for member, c in variants[n][0].items()) + ">") for n in sorted(of)]
         return made[0] if len(made) == 1 else Many(tuple(made))
 
     def need_class(self, cls):

@@ -1358,7 +1358,7 @@ class Expressions:
         kind = self.kind(function)
         held = self.cls.members.get(function.attr) if self.cls and isinstance(function, ast.Attribute) and self.is_self(function.value) else None
         if any(map(names.is_any_module, (kind, held))):
-            given = ", ".join(self.code(a) for a in node.args)
+            given = ", ".join(self.code(a) for a in [*self.starless(node.args), *self.placed_keywords(node, (kind, held))])
             if any(p.name == getattr(function, "id", None) and p.template for p in self.signature().parameters):
                 return f"{self.code(function)}->forward({given})"
             several = next(k for k in (kind, held) if isinstance(k, Many))
@@ -1405,6 +1405,16 @@ class Expressions:
         if kind == kinds.CALLABLE:
             return f"{self.primary(function)}({', '.join(self.code(a) for a in node.args)})"
         raise Refusal(f"the call `{ast.unparse(node)[:60]}` has no translation", node)
+
+    def placed_keywords(self, node, several):
+        """The keywords of a call of modules of several classes, which stand in their places for each of them."""
+        empty = lambda name, value: name is None and self.unit.recorder.no_keywords(self.function, value.id) or name is not None and self.kind(value) == kinds.NONE
+        keywords = [(name, value) for name, value in self.spread_keywords(node) if not empty(name, value)]
+        taken = [list(inspect.signature(k.cls.forward).parameters)[1:] for k in next(k for k in several if names.is_any_module(k)).kinds]
+        first, words = len(self.starless(node.args)), [name for name, _ in keywords]
+        if any(words != names_[first : first + len(words)] for names_ in taken):
+            raise Refusal(f"`{ast.unparse(node)[:60]}` calls modules of several classes by keywords, which not all have in that place", node)
+        return [value for _, value in keywords]
 
     def written_out(self, function, kept, node):
         """The call of a lambda that is a member."""

@@ -304,7 +304,8 @@ def _keyed_nodes(tree):
             found.append(node.comparators[0])
         elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load) and not isinstance(node.slice, ast.Constant):
             found.append(node.value)
-    return (n.uid for n in found if hasattr(n, "uid") and getattr(n, "id", None) not in keywords)
+    of_modules = ("_parameters", "_buffers", "_modules", "__dict__")
+    return (n.uid for n in found if hasattr(n, "uid") and getattr(n, "id", None) not in keywords and getattr(n, "attr", None) not in of_modules)
 
 
 def instrumented(node):

@@ -414,6 +414,9 @@ class Statements:
             if getattr(function, "attr", "") == "append" and isinstance(self.kind(function.value), List) and (choice := self.chosen_call(value.args[0])):
                 self.each_choice(choice, lambda part: self.out(f"{self.container_method(recalled(value, function, [part], []), self.kind(function.value))};"))
                 return
+            if isinstance(function, ast.Attribute) and getattr(function.value, "id", None) in self.displays:
+                self.code(value)  # a dict that C++ does not hold
+                return
             if getattr(function, "attr", "") == "pop" and len(value.args) == 2 and isinstance(self.kind(function.value), Map):
                 owner, key = self.primary(function.value), self.key_of(value.args[0])
                 self.out(f"if ({owner}.count({key}) > 0) {owner}.erase({key});")

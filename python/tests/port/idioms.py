@@ -2736,3 +2736,53 @@ class ConvolutionsByKeywords(nn.Module):
 
     def forward(self, x):
         return self.plain(self.grouped(self.deep(x)))
+
+
+class NormFirst(nn.Module):
+    def __init__(self, width, inner):
+        super().__init__()
+        self.norm, self.inner = nn.LayerNorm(width), inner
+
+    def forward(self, x, **kwargs):
+        return self.inner(self.norm(x), **kwargs)
+
+
+class AddTo(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x, *args, **kwargs):
+        return self.inner(x, *args, **kwargs) + x
+
+
+class Gathers(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.value = nn.Linear(width, width)
+
+    def forward(self, x, memory=None, weight=1.0):
+        memory = x if memory is None else memory
+        return self.value(memory).mean(1, keepdim=True) * weight
+
+
+class Widens(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(width, width), nn.GELU())
+
+    def forward(self, x):
+        return self.body(x)
+
+
+class WrappedTwice(nn.Module):
+    """Wrappers in wrappers, of several classes, that hand keywords on."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.ModuleList([AddTo(NormFirst(width, Gathers(width))), AddTo(NormFirst(width, Widens(width)))]) for _ in range(2)])
+
+    def forward(self, x, memory):
+        for gathers, widens in self.layers:
+            x = widens(gathers(x, memory=memory, weight=0.5))
+        return x
