@@ -463,7 +463,8 @@ class Expressions:
             return f"std::dynamic_pointer_cast<{names.implementation(kind)}>({self.member(name)})"
         if isinstance(held, Many) and isinstance(kind, Module) and self.constructor:  # handed on before another class takes its place
             return f"{names.holder(kind)}({self.member(name)}.{'template ' if self.in_template else ''}ptr<{names.implementation(kind)}>())"
-        return self.member(name)
+        there = kind in kinds.NUMBERS and isinstance(self.unit.attribute_kind(self.cls, name), Optional)
+        return f"{self.member(name)}.value()" if there else self.member(name)
 
     @staticmethod
     def usual_layer(value):
@@ -808,6 +809,8 @@ class Expressions:
             return f"std::vector<{cpp_type(kind.item, node)}>({items}.begin(), {items}.end())"
         if isinstance(kind, Map):
             return self.listing(kind, "keys", code, node)
+        if isinstance(kind, Module) and kind.cls is nn.ParameterList:
+            return f"{code}->parameters()"
         return cpp_type(kind, node) + code if code.startswith("{") else f"std::string({code})" if code.startswith('"') else code
 
     def listing(self, kind, part, code, node):

@@ -1011,6 +1011,9 @@ class Statements:
             code, kind = f"{code}.ptr()" if names.holds_container(held) else f"torch::nn::AnyModule({code})", held
         if held is not None and held != kinds.NONE:
             if names.is_mixed(held) and kind in held.kinds or cpp_type(held, node) == cpp_type(kind, node) or (held == kinds.FLOAT and kind == kinds.INT) or isinstance(held, Optional):
+                if isinstance(held, Tuple) and not kinds.is_numbers(held) and isinstance(node, ast.Assign) and self.is_vector(node.value):
+                    items = self.local_copy(self.stand_for(code, List(merge(list(held.items)), len(held.items)), node.value), "items")
+                    code = f"{cpp_type(held, node)}{{{', '.join(f'{items}[{n}]' for n in range(len(held.items)))}}}"
                 self.out(f"{self.renamed.get(name, identifier(name))} = {code};")
                 return
             plain = {held, kind} <= {*kinds.NUMBERS, kinds.STR} and name not in self.second

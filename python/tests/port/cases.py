@@ -224,6 +224,7 @@ CLASSES = [
     idiom("StartedByName", "8", "randn(B, T, 8)"),
     idiom("ConvolutionsByKeywords", "4", "randn(B, 4, 12, 12)"),
     idiom("WrappedTwice", "8", "randn(B, T, 8), randn(B, 5, 8)"),
+    idiom("TiedBack", "5", "x=randn(B, T, 5)"),
     idiom("OldAndNew", "8", "randn(B, T, 8)", attention=1),
     idiom("Normed", "5", "randn(B, 3, 8, 8), randint(0, 5, (B,))"),
     idiom("NamedInALoop", "8", "randn(B, T, 8)"),

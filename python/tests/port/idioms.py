@@ -2786,3 +2786,37 @@ class WrappedTwice(nn.Module):
         for gathers, widens in self.layers:
             x = widens(gathers(x, memory=memory, weight=0.5))
         return x
+
+
+def thinned(x, every, scale):
+    return x[:, ::every] * scale
+
+
+class TiedBack(nn.Module):
+    """Weights that are read backwards, numbers that another instance lacks, and a tuple that a branch takes apart."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.weights = nn.ParameterList([nn.Parameter(torch.randn(width, 4)), nn.Parameter(torch.randn(4, 3))])
+        self.first, self.second = Thins(2, 0.5), Thins(None, None)
+
+    def forward(self, x, split=True):
+        for weight in self.weights:
+            x = torch.tanh(x @ weight)
+        for weight in list(reversed(self.weights)):
+            x = x @ weight.t()
+        whole, parts = self.second(x), (self.first(x), x)
+        if split:
+            parts = tuple([part.mean(1) for part in parts])
+        return whole, parts
+
+
+class Thins(nn.Module):
+    def __init__(self, every, scale):
+        super().__init__()
+        self.every, self.scale = every, scale
+
+    def forward(self, x):
+        if self.every is None:
+            return x.mean(-1)
+        return thinned(x, self.every, self.scale)
