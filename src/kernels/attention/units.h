@@ -106,8 +106,8 @@ struct UnitFunctions {
   bool (*pack)(const UnitKeys&);
   /// Packs whether bytes are not 0 into bits, of up to 64.
   uint64_t (*bits)(const uint8_t* bytes, int64_t count);
-  /// Starts rows: copies up to 16 queries to 16 * D numbers, with zeros for those that are missing. Those that
-  /// units cannot multiply are unfit.
+  /// Starts rows: copies up to 16 queries to 16 * D numbers, with zeros for those that are missing. Those
+  /// that units cannot multiply are unfit.
   void (*start_rows)(const Matrix<const bf16_t>& queries, bf16_t* to, UnitRows&);
   UnitSteps of_64, of_128;  ///< of D and Dv of this size
   void (*gradients)(const UnitGradients&);

@@ -86,10 +86,10 @@ struct PreparedGroups {
 };
 
 /// Runs `work(group, item, place)` for all items on all threads, after `prepare(group, step, place)` for all
-/// steps of the group. The results must not depend on which thread takes a step or an item. Each thread begins
-/// with groups of its own, whose preparation is then in the cache of its core, and waits for no other thread
-/// unless it needs its place again; when these are done, it helps with those of the others, from the last one
-/// on. Neither function may throw, since other threads may wait for it.
+/// steps of the group. The results must not depend on which thread takes a step or an item. Each thread
+/// begins with groups of its own, whose preparation is then in the cache of its core, and waits for no other
+/// thread unless it needs its place again; when these are done, it helps with those of the others, from the
+/// last one on. Neither function may throw, since other threads may wait for it.
 template <class Prepare, class Work>
 void for_each_prepared_item(const PreparedGroups& groups, bool parallel, const Prepare& prepare,
                             const Work& work) {
