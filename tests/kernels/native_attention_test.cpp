@@ -577,6 +577,26 @@ TEST_CASE("native: every item runs once, after all steps of its group's preparat
                     [&](const auto& count) { return count == groups.steps; }));
 }
 
+TEST_CASE("native: an item that throws ends the call", "[native][threads]") {
+  const int before = at::get_num_threads();
+  at::set_num_threads(5);
+  for (int64_t item = 0; item < 4; ++item) {
+    CHECK_THROWS_AS(kernels::cpu::for_each_prepared_item(
+                        {40, 1, 4, 5}, /*parallel=*/true,
+                        [](int64_t group, int64_t, int64_t) {
+                          for (int turn = 0; turn < (group == 0 ? 30000 : 100); ++turn)
+                            std::this_thread::yield();
+                        },
+                        [&](int64_t group, int64_t taken, int64_t) {
+                          for (int turn = 0; turn < (taken == item ? 300 : 20); ++turn)
+                            std::this_thread::yield();
+                          if (group < 8 && taken == item) throw std::runtime_error("an item");
+                        }),
+                    std::runtime_error);
+  }
+  at::set_num_threads(before);
+}
+
 TEST_CASE("native: a head has the same bits alone and among others", "[native][threads]") {
   constexpr std::array kNames = {"output",
                                  "logsumexp",

@@ -637,10 +637,9 @@ class Expressions:
         if isinstance(kind, Map):
             name = self.fresh("entries")
             self.out(f"{cpp_type(kind, node)} {name};")
+            self.unit.helper("update")
             for key, item in pairs:
-                text = f"[{self.code(key)}] = {self.typed_branch(item, kind.item)};" if key is not None else ""
-                self.unit.helper("update") if key is None else None
-                self.out(f"{name}{text}" if text else f"update({name}, {self.code(item)});")
+                self.out(f"update({name}, {self.code(item)});" if key is None else f"{name}[{self.code(key)}] = {self.typed_branch(item, kind.item)};")
             return name
         if not isinstance(kind, Config) or not all(isinstance(word, str) for word in words):
             raise Refusal("a dict whose keys are no constant words has no translation; use a dataclass or arguments", node)

@@ -120,12 +120,9 @@ class ForwardUnits {
   // one before that.
   class Steps {
    public:
-    Steps(const UnitFunctions& code, int64_t d, UnitMemory& memory, UnitRows& no_rows, float scale)
+    Steps(const UnitFunctions& code, int64_t d, UnitMemory& memory, float scale)
         : code_(d == 64 ? code.of_64 : code.of_128), memory_(memory), scale_(scale) {
       memory_.late[0] = memory_.late[1] = nullptr;
-      none_.rows = &no_rows;
-      none_.edge = true;
-      for (Unit& unit : units_) unit = none_;
     }
     // The unit that comes next, to be filled in.
     Unit& next() { return units_[n_ % 3]; }
@@ -140,7 +137,7 @@ class ForwardUnits {
     uint32_t count() const { return n_; }
     void finish() {
       for (int i = 0; i < 2; ++i) {
-        next() = none_;
+        next() = {};
         add();
       }
       code_.flush(memory_);
@@ -151,7 +148,7 @@ class ForwardUnits {
     UnitMemory& memory_;
     const float scale_;
     uint32_t n_ = 0;
-    Unit none_{}, units_[3];
+    Unit units_[3] = {};
     uint64_t shown_[3][kUnitRows];
   };
 
@@ -161,11 +158,10 @@ class ForwardUnits {
     scratch.reset();
     auto* const queries = scratch.take<bf16_t>(kSlots * kUnitRows * call_.D);
     auto* const sums = scratch.take<float>(kSlots * kUnitRows * call_.Dv);
-    auto* const states = scratch.take<UnitRows>(kSlots + 1);
+    auto* const states = scratch.take<UnitRows>(kSlots);
     Bits bits{};
     for (uint16_t*& of : bits.of) of = scratch.take<uint16_t>(call_.dropout ? kUnitRows * kBits : 0);
-    states[kSlots] = {};
-    Steps steps(code_, call_.D, *scratch.take<UnitMemory>(1), states[kSlots], scale());
+    Steps steps(code_, call_.D, *scratch.take<UnitMemory>(1), scale());
     Rows slots[kSlots];
     uint32_t taken = 0;  // one bit per slot
     const auto finish_those = [&](auto&& of) {

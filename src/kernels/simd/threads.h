@@ -89,7 +89,7 @@ struct PreparedGroups {
 /// steps of the group. The results must not depend on which thread takes a step or an item. Each thread
 /// begins with groups of its own, whose preparation is then in the cache of its core, and waits for no other
 /// thread unless it needs its place again; when these are done, it helps with those of the others, from the
-/// last one on. Neither function may throw, since other threads may wait for it.
+/// last one on. `prepare` must not throw, since other threads may wait for it.
 template <class Prepare, class Work>
 void for_each_prepared_item(const PreparedGroups& groups, bool parallel, const Prepare& prepare,
                             const Work& work) {
@@ -121,9 +121,13 @@ void for_each_prepared_item(const PreparedGroups& groups, bool parallel, const P
       ++state.prepared;
     }
     while (state.prepared < groups.steps) std::this_thread::yield();
+    struct Done {  // also if `work` throws, since the thread whose place it is waits for all items
+      std::atomic<int64_t>& count;
+      ~Done() { ++count; }
+    };
     for (int64_t taken = state.item++; taken < groups.items; taken = state.item++) {
+      const Done done{state.done};
       work(group, taken, place);
-      ++state.done;
     }
   };
   const auto start_of = [&](int64_t range) { return groups.count * range / std::max<int64_t>(threads, 1); };
