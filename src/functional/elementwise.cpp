@@ -44,7 +44,7 @@ void for_each_drawn_block(int64_t numel, uint64_t key, double p, const Use& use)
       0, (numel + kNumbersOfBlock - 1) / kNumbersOfBlock, kDropoutGrain, [&](int64_t begin, int64_t end) {
         Bits bits{};
         for (int64_t block = begin; block < end; ++block) {
-          draw(key, threshold, 0, 0, 0, static_cast<uint32_t>(block), bits.data(), 1);
+          draw({key, threshold, 0, 0, 0, 1, static_cast<uint32_t>(block), bits.data(), 0, 1});
           use(block * kNumbersOfBlock, bits, std::min(kNumbersOfBlock, numel - block * kNumbersOfBlock));
         }
       });

@@ -203,10 +203,11 @@ struct Call : Places {
   }
   /// The detail::BlockClasses::Class of the tile that holds this pair.
   int block_of(int64_t b, int64_t h, int64_t i, int64_t j) const;
-  /// Writes the dropout bits of query i for the blocks of 128 keys that cover [from, to). out[g * stride]
-  /// gets group g of 16 keys, counted from the start of the first block.
-  void dropout_bits(int64_t b, int64_t h, int64_t i, int64_t from, int64_t to, uint16_t* out,
-                    int64_t stride) const;
+  /// Writes the dropout bits of `count` queries from i on for the blocks of 128 keys that cover [from, to).
+  /// out[n * row_stride + g * stride] gets group g of 16 keys of query i + n, counted from the start of the
+  /// first block.
+  void dropout_bits(int64_t b, int64_t h, int64_t i, int64_t count, int64_t from, int64_t to, uint16_t* out,
+                    int64_t row_stride, int64_t stride) const;
 
   /// The n-th sequence of this call, which is packed, as a call of one item, without the classes of its
   /// tiles.

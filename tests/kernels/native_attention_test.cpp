@@ -606,7 +606,7 @@ TEST_CASE("native: a head has the same bits alone and among others", "[native][t
                                  "gradient of v",
                                  "gradient of the sinks"};
   const int before = at::get_num_threads();
-  const auto seed = GENERATE(range(0, 14));
+  const auto seed = GENERATE(range(0, 18));
   const auto type = GENERATE(from_range(kNativeTypes));
   // Where instructions are limited, calls that are drawn are of one dtype each.
   if (limited_instructions() && seed > 2 &&
@@ -620,6 +620,9 @@ TEST_CASE("native: a head has the same bits alone and among others", "[native][t
   if (seed == 0) shapes = {.B = 2, .H = 6, .Hkv = 6, .L = 720, .S = 720, .D = 8, .Dv = 8};
   if (seed == 1) shapes = {.B = 1, .H = 5, .Hkv = 5, .L = 150, .S = 4500, .D = 8, .Dv = 8};  // sixteen parts
   if (seed == 2) shapes = {.B = 2, .H = 18, .Hkv = 9, .L = 300, .S = 1100, .D = 24, .Dv = 8};
+  // Backward passes of several sweeps, of heads and of panels.
+  if (seed == 3) shapes = {.B = 1, .H = 24, .Hkv = 2, .L = 600, .S = 530, .D = 16, .Dv = 8};
+  if (seed >= 4 && seed < 7) shapes = {.B = 1, .H = 4, .Hkv = 2, .L = 1400, .S = 700, .D = 64, .Dv = 64};
   const auto whole = random_company(random, shapes, type);
   const auto all = results_of(whole, 1);
   const auto check_equal = [&](int threads, int64_t item, int64_t items, int64_t head, int64_t count) {

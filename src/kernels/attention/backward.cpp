@@ -33,7 +33,7 @@ struct BackwardWorkspace {
   Matrix<float> scores, products;  // Sᵀ and dPᵀ; for float, overwritten by Pᵀ and dSᵀ
   Matrix<T> weights, gradients;    // Pᵀ and dSᵀ
   Rhs<T> gradient_pairs;           // bfloat16: dSᵀ as an rhs
-  Matrix<float> grad_k, grad_v;
+  Matrix<float> grad_k, grad_v;    // if there is one sweep
   T *k_copy, *v_copy;
   Matrix<T> k_transposed;
   Matrix<T> cleaned;                     // Kᵀ with zeros for keys that are hidden and not finite
@@ -99,13 +99,14 @@ class Backward : BackwardHeads<Stored, T> {
   using Base::blocks_of, Base::queries_of, Base::panels_of, Base::pairs_of, Base::reaches,
       Base::prefetch_terms;
   using Base::call_, Base::t_, Base::tiles_, Base::query_blocks_, Base::key_blocks_, Base::parts_,
-      Base::queries_, Base::head_size_;
+      Base::queries_, Base::panel_size_;
   using Base::fits, Base::q_transposed, Base::grad_transposed, Base::q_rows, Base::grad_rows,
       Base::grad_q_transposed;
   using Base::maximum, Base::log_total, Base::delta;
-  using Base::memory_for, Base::head_of, Base::pack, Base::add_slot, Base::write_grad_q;
+  using Base::memory_for, Base::panels_of_sweep, Base::head_of, Base::pack, Base::add_slot,
+      Base::write_grad_q;
   using typename Base::Blocks, typename Base::Group, typename Base::Head, typename Base::Range,
-      typename Base::HeadMemory;
+      typename Base::Sweep, typename Base::HeadMemory;
 
  public:
   using Base::Base;
@@ -124,7 +125,7 @@ class Backward : BackwardHeads<Stored, T> {
       });
       return;
     }
-    const int64_t bytes = call_.group * head_size_ * static_cast<int64_t>(sizeof(T));
+    const int64_t bytes = call_.group * query_blocks_ * panel_size_ * static_cast<int64_t>(sizeof(T));
     compute_batch_of_heads(
         batch, {parts_, bytes, parallel}, [&](int64_t head) { whole(head); },
         [&](int64_t first, int64_t count) {
@@ -135,17 +136,31 @@ class Backward : BackwardHeads<Stored, T> {
   // One thread computes a whole key head. The parts are added in the same order as in `share`. `captured`
   // receives the gradients of captured tensors; null: none.
   void whole(int64_t kv_head, const detail::CapturedView* captured = nullptr) const {
-    const HeadMemory memory = memory_for(1, std::min<int64_t>(parts_, 2));
-    const Group group{memory, 0, kv_head, captured};
-    for (int64_t g = 0; g < call_.group; ++g) {
-      for (int64_t panel = 0; panel < query_blocks_; ++panel) begin(head_of(group, g), panel);
+    const int64_t slots = std::min<int64_t>(parts_, 2), most = panels_of_sweep(slots);
+    // Gradients of captured tensors are added up in the order of one sweep.
+    if (captured || call_.group * query_blocks_ <= most) {
+      const HeadMemory memory = memory_for(1, slots);
+      return sweep({memory, 0, kv_head, captured}, {{0, call_.group}, {0, query_blocks_}});
     }
+    const HeadMemory memory = memory_for(1, slots, 1, most);
+    for (int64_t g = 0; g < call_.group; ++g) {
+      for (int64_t panel = 0; panel < query_blocks_; panel += most)
+        sweep({memory, 0, kv_head}, {{g, g + 1}, {panel, std::min(panel + most, query_blocks_)}});
+    }
+  }
+
+  void sweep(const Group& group, const Sweep& now) const {
+    const auto for_panels = [&](const auto& work) {
+      for (int64_t g = now.heads.first; g < now.heads.end; ++g) {
+        for (int64_t panel = now.panels.first; panel < now.panels.end; ++panel)
+          work(head_of(group, g), panel);
+      }
+    };
+    for_panels([&](const Head& head, int64_t panel) { begin(head, panel); });
     for (int64_t part = 0; part < parts_; ++part)
-      accumulate(group, part, std::min<int64_t>(part, 1), AddUp::Now);
+      accumulate(group, now, part, std::min<int64_t>(part, 1), AddUp::Now);
     gemm_done();
-    for (int64_t g = 0; g < call_.group; ++g) {
-      for (int64_t panel = 0; panel < query_blocks_; ++panel) write_grad_q(head_of(group, g), panel);
-    }
+    for_panels([&](const Head& head, int64_t panel) { write_grad_q(head, panel); });
   }
 
   // All threads share `count` key heads of the batch from its head `first` on: they pack them, then compute
@@ -161,7 +176,8 @@ class Backward : BackwardHeads<Stored, T> {
                   [&](int64_t item) { begin(head_at(item), item % query_blocks_); });
     for_each_item(count * parts_, parallel, [&](int64_t item) {
       const int64_t place = item / parts_, part = item % parts_;
-      accumulate({memory, place, batch.head(first + place)}, part, part, AddUp::Later);
+      accumulate({memory, place, batch.head(first + place)}, {{0, call_.group}, {0, query_blocks_}}, part,
+                 part, AddUp::Later);
       gemm_done();
     });
     for_each_item(count * panels, parallel, [&](int64_t item) {
@@ -180,6 +196,7 @@ class Backward : BackwardHeads<Stored, T> {
     Matrix<const T> k, v;
     bool finite;  // whether all keys of the block are finite
     bool fit;     // whether units may compute them: whether what some query sees of them is finite
+    Matrix<float> grad_k, grad_v;
   };
   using Workspace = BackwardWorkspace<T>;
   Workspace workspace(const detail::CapturedView* captured) const {
@@ -192,70 +209,93 @@ class Backward : BackwardHeads<Stored, T> {
   // block of the part reaches it, while it is in the cache. Later: after all parts are complete.
   enum class AddUp { Now, Later };
 
-  // Computes all blocks of keys of one part, for every query head of the group.
-  void accumulate(const Group& group, int64_t part, int64_t slot, AddUp add_up) const {
+  // Computes all blocks of keys of one part with the queries of a sweep.
+  void accumulate(const Group& group, const Sweep& sweep, int64_t part, int64_t slot, AddUp add_up) const {
     const Workspace work = workspace(group.captured);
-    const Head any = head_of(group, 0);
+    const Head any = head_of(group, sweep.heads.first);
     int64_t cleared = 0;  // the sums of panels before it are initialised
     if (part == 0) {
       cleared = query_blocks_;
-      for (int64_t g = 0; g < call_.group; ++g)
-        std::fill_n(grad_q_transposed(head_of(group, g), slot, 0).data, call_.D * queries_, 0.0f);
+      for (int64_t g = sweep.heads.first; g < sweep.heads.end; ++g)
+        std::fill_n(grad_q_transposed(head_of(group, g), slot, 0).data, call_.D * tiles_.queries * any.panels,
+                    0.0f);
     }
     const Blocks blocks = blocks_of(part);
     for (int64_t block = blocks.first; block < blocks.end; block += blocks.step) {
-      const Keys keys = keys_of(any, block, work);
-      const Range panels = panels_of(any.b, block);
+      const Range seen = panels_of(any.b, block), panels = seen.within(sweep.panels);
+      const bool begins = sweep.panels.first <= seen.first, ends = sweep.panels.end >= seen.end;
+      if (panels.empty() && !(seen.empty() && begins)) continue;  // keys that no query sees get zeros
+      const bool last = sweep.heads.end == call_.group && ends;
+      const Keys keys = keys_of(any, block, work, sweep.heads.first == 0 && begins, group.memory.key_sums);
       // Panels before `complete` are reached by no later block of the part.
       const int64_t next = block + blocks.step;
-      const Range later = next < blocks.end ? panels_of(any.b, next) : Range{0, 0};
-      const int64_t complete = later.first < later.end ? later.first : query_blocks_;
-      for (int64_t g = 0; g < call_.group; ++g) {
+      const Range later = next < blocks.end ? panels_of(any.b, next).within(sweep.panels) : Range{0, 0};
+      const int64_t complete = later.empty() ? query_blocks_ : later.first;
+      for (int64_t g = sweep.heads.first; g < sweep.heads.end; ++g) {
         const Head head = head_of(group, g);
-        logits_.begin_keys({head.b, head.h, 0, call_.L, keys.j0, keys.count});
+        if (begins) logits_.begin_keys({head.b, head.h, 0, call_.L, keys.j0, keys.count});
         for (int64_t panel = panels.first; panel < panels.end; ++panel) {
           const auto sums = grad_q_transposed(head, slot, panel);
           if (panel >= cleared) std::fill_n(sums.data, call_.D * tiles_.queries, 0.0f);
           const bool last_of_head = panel + 1 == panels.end,
-                     last_of_keys = g + 1 == call_.group && last_of_head;
+                     last_of_block = g + 1 == sweep.heads.end && last_of_head;
           Pairs upcoming{};
           if (!last_of_head) {
             upcoming = pairs_of(head, block, panel + 1);
-          } else if (!last_of_keys) {
+          } else if (!last_of_block) {
             upcoming = pairs_of(head_of(group, g + 1), block, panels.first);
-          } else if (later.first < later.end) {
+          } else if (!later.empty()) {
             upcoming = pairs_of(any, next, later.first);
           }
-          add_panel(head, keys, work, slot, panel, pairs_of(head, block, panel), {upcoming, last_of_keys});
+          add_panel(head, keys, work, slot, panel, pairs_of(head, block, panel),
+                    {upcoming, last && last_of_block});
           if (part > 0 && add_up == AddUp::Now && panel < complete) add_slot(head, slot, panel);
         }
       }
       cleared = std::max(cleared, panels.end);
-      for (int64_t r = 0; r < keys.count; ++r) {
-        const auto put = [&](const float* row, auto& own, auto& shared, int64_t width) {
-          const int64_t j = keys.j0 + r;
-          shared ? elementwise().add(row, shared.at(0, any.hkv, j), width)
-                 : elementwise().convert(row, own.at(any.b, any.hkv, j), width);
-        };
-        put(work.grad_k.row(r), t_.grad_k, t_.shared_grad_k, call_.D);
-        put(work.grad_v.row(r), t_.grad_v, t_.shared_grad_v, call_.Dv);
-      }
+      if (last) write_grad_keys(any, keys);
     }
   }
 
-  // Starts a block of keys: makes K and V an lhs, transposes K, and sets the gradients to zero.
-  Keys keys_of(const Head& head, int64_t block, const Workspace& work) const {
+  void write_grad_keys(const Head& head, const Keys& keys) const {
+    for (int64_t r = 0; r < keys.count; ++r) {
+      const auto put = [&](const float* row, auto& own, auto& shared, int64_t width) {
+        const int64_t j = keys.j0 + r;
+        shared ? elementwise().add(row, shared.at(0, head.hkv, j), width)
+               : elementwise().convert(row, own.at(head.b, head.hkv, j), width);
+      };
+      put(keys.grad_k.row(r), t_.grad_k, t_.shared_grad_k, call_.D);
+      put(keys.grad_v.row(r), t_.grad_v, t_.shared_grad_v, call_.Dv);
+    }
+  }
+
+  // Starts a block of keys: makes K and V an lhs and transposes K. `first`: sets the gradients to zero. These
+  // are in `sums` if blocks are swept more than once, otherwise in the workspace.
+  Keys keys_of(const Head& head, int64_t block, const Workspace& work, bool first, float* sums) const {
     const int64_t j0 = block * tiles_.keys, count = std::min(tiles_.keys, call_.S - j0);
     const auto k = rows_of(t_.k, head.b, head.hkv, j0, count, call_.D);
     const auto v = rows_of(t_.v, head.b, head.hkv, j0, count, call_.Dv);
     const bool finite = elementwise().all_finite(k), fit = units_ && seen_is_finite(head.b, j0, k, finite, v);
-    const Keys keys{j0, count, lhs_of(k, work.k_copy), lhs_of(v, work.v_copy), finite, fit};
+    const auto gradients = [&](const Matrix<float>& one, int64_t before, int64_t width) {
+      return sums ? Matrix<float>{sums + before * key_blocks_ * tiles_.keys + j0 * width, count, width, width}
+                  : one.part(0, count);
+    };
+    const Keys keys{j0,
+                    count,
+                    lhs_of(k, work.k_copy),
+                    lhs_of(v, work.v_copy),
+                    finite,
+                    fit,
+                    gradients(work.grad_k, 0, call_.D),
+                    gradients(work.grad_v, call_.D, call_.Dv)};
     products().transpose(keys.k.block(0, count, 0, call_.D), work.k_transposed);
     if (inner<T>(count) != count) {
       for (int64_t d = 0; d < call_.D; ++d) work.k_transposed.row(d)[count] = 0;
     }
-    std::fill_n(work.grad_k.data, count * call_.D, 0.0f);
-    std::fill_n(work.grad_v.data, count * call_.Dv, 0.0f);
+    if (first) {
+      std::fill_n(keys.grad_k.data, count * call_.D, 0.0f);
+      std::fill_n(keys.grad_v.data, count * call_.Dv, 0.0f);
+    }
     return keys;
   }
 
@@ -309,8 +349,8 @@ class Backward : BackwardHeads<Stored, T> {
     }
     if (t_.grad_weights) transpose_numbers(t_.grad_weights, part, work.rows, of_part(work.grad_weights));
     if (call_.dropout) {
-      for (int64_t i = from; i < to; ++i)
-        call_.dropout_bits(head.b, head.h, i, j0, last + 1, work.drop.data + i - p0, work.drop.stride);
+      call_.dropout_bits(head.b, head.h, from, to - from, j0, last + 1, work.drop.data + from - p0, 1,
+                         work.drop.stride);
     }
     if (whole) {
       add_tile(head, keys, work, slot, {panel, 0, keys.count, from, to, masked, after});
@@ -393,9 +433,9 @@ class Backward : BackwardHeads<Stored, T> {
     const int64_t queries = kIsBf16<T> ? wide : count;  // beyond `count`, both factors are zero
     const auto rows_of = [&](const Rhs<T>& x) { return x.block(offset, queries, 0, x.cols); };
     gemm(work.weights.block(0, n, 0, queries), rows_of(grad_rows(head, tile.panel)),
-         work.grad_v.part(tile.r0, n), Sums::Continue, from_weights);
+         keys.grad_v.part(tile.r0, n), Sums::Continue, from_weights);
     gemm(work.gradients.block(0, n, 0, queries), rows_of(q_rows(head, tile.panel)),
-         work.grad_k.part(tile.r0, n), Sums::Continue, from_weights);
+         keys.grad_k.part(tile.r0, n), Sums::Continue, from_weights);
 
     // dQᵀ = dQᵀ + Kᵀ dSᵀ
     const auto k_transposed = keys.finite ? work.k_transposed.block(0, call_.D, tile.r0, inner<T>(n))

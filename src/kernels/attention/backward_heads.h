@@ -41,26 +41,57 @@ class BackwardHeads {
         key_blocks_((call.S + tiles_.keys - 1) / tiles_.keys),
         parts_(std::clamp<int64_t>((call.S + kPartKeys - 1) / kPartKeys, 1, kParts)),
         queries_(query_blocks_ * tiles_.queries),
-        head_size_((inner<T>(call.D) + inner<T>(call.Dv) + call.D + call.Dv) * queries_) {}
+        panel_size_((inner<T>(call.D) + inner<T>(call.Dv) + call.D + call.Dv) * tiles_.queries) {}
 
  protected:
   static constexpr int64_t kParts = 16;      ///< the most parts of a head's keys
   static constexpr int64_t kPartKeys = 256;  ///< a head has one part per so many keys, up to kParts
+  static constexpr int64_t kSweepBytes = int64_t{1} << 20;  ///< about half of a second cache
 
-  /// Memory for some key heads. For each of their query heads it holds the packed operands, the statistics,
-  /// and sums of dQ. It is in a separate arena of the calling thread, because that thread's tiles reuse the
-  /// usual one.
+  struct Range {
+    int64_t first, end;
+    bool has(int64_t x) const { return x >= first && x < end; }
+    bool empty() const { return first >= end; }
+    Range within(const Range& other) const {
+      return {std::max(first, other.first), std::min(end, other.end)};
+    }
+  };
+  /// The panels of query heads that are computed before those after them: together with the sums of their dQ
+  /// they stay in the second cache, while all blocks of keys pass.
+  struct Sweep {
+    Range heads, panels;
+  };
+  /// Memory for some key heads. For as many of their query heads and panels as are computed together it holds
+  /// the packed operands, the statistics, and sums of dQ. It is in a separate arena of the calling thread,
+  /// because that thread's tiles reuse the usual one.
   struct HeadMemory {
     T* packed;
     float *statistics, *sums;
-    int64_t slots;  ///< sums of dQ per query head
+    float* key_sums;        ///< dK and dV of all blocks of keys between sweeps; null: there is one sweep
+    int64_t slots;          ///< sums of dQ per query head
+    int64_t heads, panels;  ///< query heads per key head, and panels of each
   };
-  HeadMemory memory_for(int64_t heads, int64_t slots) const {
+  HeadMemory memory_for(int64_t key_heads, int64_t slots) const {
+    return memory_for(key_heads, slots, call_.group, query_blocks_);
+  }
+  HeadMemory memory_for(int64_t key_heads, int64_t slots, int64_t heads, int64_t panels) const {
     thread_local Scratch arena;
     arena.reset();
-    const int64_t count = heads * call_.group;
-    return {arena.take<T>(count * head_size_), arena.take<float>(count * 4 * queries_),
-            arena.take<float>(count * slots * call_.D * queries_), slots};
+    const int64_t count = key_heads * heads;
+    const bool sweeps = heads < call_.group || panels < query_blocks_;
+    return {arena.take<T>(count * panels * panel_size_),
+            arena.take<float>(count * 4 * queries_),
+            arena.take<float>(count * slots * call_.D * panels * tiles_.queries),
+            sweeps ? arena.take<float>(key_blocks_ * tiles_.keys * (call_.D + call_.Dv)) : nullptr,
+            slots,
+            heads,
+            panels};
+  }
+  /// The panels of a sweep.
+  int64_t panels_of_sweep(int64_t slots) const {
+    const int64_t bytes = panel_size_ * static_cast<int64_t>(sizeof(T)) +
+                          slots * call_.D * tiles_.queries * static_cast<int64_t>(sizeof(float));
+    return std::clamp<int64_t>(kSweepBytes / bytes, 1, query_blocks_);
   }
   /// One key head, and its index among the key heads that share the memory.
   struct Group {
@@ -73,23 +104,27 @@ class BackwardHeads {
   /// queries: Qᵀ and dOᵀ as rhs, then Q and dO as rhs.
   struct Head {
     int64_t b, hkv, h;
+    int64_t panels;  ///< that the memory holds
     T* packed;
     float* statistics;
     float* sums;
   };
   Head head_of(const Group& group, int64_t g) const {
-    const int64_t offset = group.place * call_.group + g, hkv = group.head % call_.Hkv;
+    const auto& [packed, statistics, sums, key_sums, slots, heads, panels] = group.memory;
+    const int64_t offset = group.place * heads + g % heads, hkv = group.head % call_.Hkv;
     return {group.head / call_.Hkv,
             hkv,
             call_.query_head(hkv, g),
-            group.memory.packed + offset * head_size_,
-            group.memory.statistics + offset * 4 * queries_,
-            group.memory.sums + offset * group.memory.slots * call_.D * queries_};
+            panels,
+            packed + offset * panels * panel_size_,
+            statistics + offset * 4 * queries_,
+            sums + offset * slots * call_.D * panels * tiles_.queries};
   }
 
   /// One panel of one packed operand. `before` is how many numbers per query the operands before it take.
   Rhs<T> panel_at(const Head& head, int64_t before, int64_t panel, int64_t rows, int64_t cols) const {
-    return {head.packed + before * queries_ + panel * rows * cols, rows, cols, cols};
+    return {head.packed + before * head.panels * tiles_.queries + panel % head.panels * rows * cols, rows,
+            cols, cols};
   }
   Rhs<T> q_transposed(const Head& head, int64_t panel) const {
     return panel_at(head, 0, panel, inner<T>(call_.D), tiles_.queries);
@@ -110,14 +145,10 @@ class BackwardHeads {
   float* fits(const Head& head, int64_t panel) const { return head.statistics + 3 * queries_ + panel; }
   /// The sum of dQᵀ for a panel, in one slot.
   Matrix<float> grad_q_transposed(const Head& head, int64_t slot, int64_t panel) const {
-    return {head.sums + (slot * queries_ + panel * tiles_.queries) * call_.D, call_.D, tiles_.queries,
-            tiles_.queries};
+    return {head.sums + (slot * head.panels + panel % head.panels) * tiles_.queries * call_.D, call_.D,
+            tiles_.queries, tiles_.queries};
   }
 
-  struct Range {
-    int64_t first, end;
-    bool has(int64_t x) const { return x >= first && x < end; }
-  };
   /// The blocks of keys of one part: every parts_-th block, so that under a causal mask all parts are about
   /// the same work. In a narrow window they are consecutive, so that a query's keys lie in one part or two.
   struct Blocks {
@@ -231,8 +262,8 @@ class BackwardHeads {
   const BackwardTensors<Stored>& t_;
   const BackwardTiles tiles_;
   const int64_t query_blocks_, key_blocks_, parts_;
-  const int64_t queries_;    ///< rounded up to whole panels
-  const int64_t head_size_;  ///< numbers packed per query head
+  const int64_t queries_;     ///< rounded up to whole panels
+  const int64_t panel_size_;  ///< numbers packed per panel
 };
 
 /// Transposes a part of a bias or of the weights' gradient. `rows` is memory for a row per query.

@@ -264,8 +264,7 @@ class ForwardUnits {
       rows.bits = of;
       // From the block of 128 keys on that holds key j.
       const int64_t from = j / 128 * 128, to = std::min(first + kBitsAtATime, rows.hi);
-      for (int64_t r = 0; r < rows.count; ++r)
-        call_.dropout_bits(b, h, rows.i0 + r, from, to, of + r * kBits + (from - first) / 16, 1);
+      call_.dropout_bits(b, h, rows.i0, rows.count, from, to, of + (from - first) / 16, kBits, 1);
     }
     unit.survivors = rows.bits + (j - first) / 16;
     unit.stride = kBits;

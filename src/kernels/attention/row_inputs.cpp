@@ -68,7 +68,7 @@ void RowInputs::set(SoftmaxRow& row, int64_t slot, int64_t b, int64_t h, int64_t
   row.keep = call_.keep ? row_of(call_.keep, b, h, i, from, cols, keep_ + slot * cols_) : nullptr;
   if (drop_) {
     uint16_t* const bits = drop_ + slot * groups_;
-    call_.dropout_bits(b, h, i, from, from + cols, bits, 1);
+    call_.dropout_bits(b, h, i, 1, from, from + cols, bits, 0, 1);
     row.drop = bits + from % 128 / 16;
   }
   if (!call_.user.mask || !tested) return;

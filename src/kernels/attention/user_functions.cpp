@@ -40,12 +40,13 @@ int Call::block_of(int64_t b, int64_t h, int64_t i, int64_t j) const {
   return *user.blocks.at(b, h, i / detail::BlockClasses::kSize, j / detail::BlockClasses::kSize);
 }
 
-void Call::dropout_bits(int64_t b, int64_t h, int64_t i, int64_t from, int64_t to, uint16_t* out,
-                        int64_t stride) const {
+void Call::dropout_bits(int64_t b, int64_t h, int64_t i, int64_t count, int64_t from, int64_t to,
+                        uint16_t* out, int64_t row_stride, int64_t stride) const {
   for (int64_t block = from / 128; block * 128 < to; ++block) {
-    cpu::elementwise().dropout_bits(dropout_key, threshold, static_cast<uint32_t>(b + batch_offset),
-                                    static_cast<uint32_t>(h + head_offset), band.counter_row(i),
-                                    static_cast<uint32_t>(block), out, stride);
+    cpu::elementwise().dropout_bits({dropout_key, threshold, static_cast<uint32_t>(b + batch_offset),
+                                     static_cast<uint32_t>(h + head_offset), band.counter_row(i),
+                                     static_cast<uint32_t>(count), static_cast<uint32_t>(block), out,
+                                     row_stride, stride});
     out += 8 * stride;
   }
 }

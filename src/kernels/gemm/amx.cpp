@@ -122,16 +122,14 @@ void multiply_rows(const bf16_t* a, int64_t lda, const bf16_t* b, int64_t ldb, f
                    int64_t columns, bool accumulate) {
   using Tiles = AmxTiles;
   constexpr int kFirst = 6 - kSteps;          // register of the rows
-  constexpr int kSums = kSteps == 2 ? 4 : 2;  // registers of sums
+  constexpr int kSums = kSteps <= 2 ? 4 : 2;  // registers of sums
   constexpr int kLate = kSums / 2;            // accumulators between a product and its store
-  static_assert(kSteps == 2 || kSteps == 4);
+  static_assert(kSteps >= 1 && kSteps <= 4);
   const int64_t row = ldc * kFloatBytes, pairs = ldb * kFloatBytes;
   Tiles::load_tile<kFirst>(a, lda * 2);
-  Tiles::load_tile<kFirst + 1>(a + kInner, lda * 2);
-  if constexpr (kSteps == 4) {
-    Tiles::load_tile<kFirst + 2>(a + 2 * kInner, lda * 2);
-    Tiles::load_tile<kFirst + 3>(a + 3 * kInner, lda * 2);
-  }
+  if constexpr (kSteps > 1) Tiles::load_tile<kFirst + 1>(a + kInner, lda * 2);
+  if constexpr (kSteps > 2) Tiles::load_tile<kFirst + 2>(a + 2 * kInner, lda * 2);
+  if constexpr (kSteps > 3) Tiles::load_tile<kFirst + 3>(a + 3 * kInner, lda * 2);
   const auto column = [&](auto number, int64_t j) {
     constexpr int kSum = decltype(number)::value;
     const bool needed = j < columns;
@@ -148,11 +146,15 @@ void multiply_rows(const bf16_t* a, int64_t lda, const bf16_t* b, int64_t ldb, f
     const int64_t before = j - kLate * kSide;
     if (before >= 0 && before < columns) Tiles::store_tile<(kSum + kSums - kLate) % kSums>(c + before, row);
     if (!needed) return;
-    Tiles::load_tile<7>(right + kInner * ldb, pairs);
-    Tiles::multiply<kSum, kFirst + 1, 7>();
-    if constexpr (kSteps == 4) {
+    if constexpr (kSteps > 1) {
+      Tiles::load_tile<7>(right + kInner * ldb, pairs);
+      Tiles::multiply<kSum, kFirst + 1, 7>();
+    }
+    if constexpr (kSteps > 2) {
       Tiles::load_tile<6>(right + 2 * kInner * ldb, pairs);
       Tiles::multiply<kSum, kFirst + 2, 6>();
+    }
+    if constexpr (kSteps > 3) {
       Tiles::load_tile<7>(right + 3 * kInner * ldb, pairs);
       Tiles::multiply<kSum, kFirst + 3, 7>();
     }
@@ -214,10 +216,13 @@ void multiply_blocks(const Matrix<const bf16_t>& lhs, const Rhs<const bf16_t>& r
 
 void amx_multiply(const Matrix<const bf16_t>& lhs, const Rhs<const bf16_t>& rhs, const Matrix<float>& out,
                   bool accumulate) {
-  if (out.rows % kSide != 0 || out.cols % kSide != 0 || (lhs.cols != 2 * kInner && lhs.cols != 4 * kInner))
+  if (out.rows % kSide != 0 || out.cols % kSide != 0 || lhs.cols % kInner != 0 || lhs.cols == 0 ||
+      lhs.cols > 4 * kInner)
     return multiply_blocks<false>(lhs, rhs, out, accumulate);
   amx_begin();
-  const auto rows = lhs.cols == 2 * kInner ? multiply_rows<2> : multiply_rows<4>;
+  constexpr decltype(&multiply_rows<1>) kBySteps[] = {multiply_rows<1>, multiply_rows<2>, multiply_rows<3>,
+                                                      multiply_rows<4>};
+  const auto rows = kBySteps[lhs.cols / kInner - 1];
   AmxTiles::written_for_tiles();
   for (int64_t i = 0; i < out.rows; i += kSide)
     rows(lhs.row(i), lhs.stride, rhs.data, rhs.stride, out.row(i), out.stride, out.cols, accumulate);

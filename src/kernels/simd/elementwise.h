@@ -7,6 +7,14 @@
 
 namespace attentive::kernels::cpu {
 
+/// The dropout bits of the rows i to i + count - 1 (Band::counter_row) for the 128 keys of a block.
+struct DropoutBits {
+  uint64_t key;
+  uint32_t threshold, b, h, i, count, block;
+  uint16_t* out;  ///< out[n * row_stride + g * stride] gets keys 16 g … 16 g + 15 of row i + n
+  int64_t row_stride, stride;
+};
+
 struct ElementwiseFunctions {
   /// Between float32 and a half type, rounded to nearest.
   Overloaded<void(const float* from, bf16_t* to, int64_t n), void(const bf16_t* from, float* to, int64_t n),
@@ -40,10 +48,7 @@ struct ElementwiseFunctions {
   /// y = x * factor where bit i % 16 of bits[i / 16] is set, else 0
   void (*scale_survivors)(const float* x, const uint16_t* bits, float factor, float* y, int64_t n);
 
-  /// Writes the dropout bits of row i (Band::counter_row) for the 128 keys of block `block`: out[g * stride]
-  /// gets keys 16 g … 16 g + 15.
-  void (*dropout_bits)(uint64_t key, uint32_t threshold, uint32_t b, uint32_t h, uint32_t i, uint32_t block,
-                       uint16_t* out, int64_t stride);
+  void (*dropout_bits)(const DropoutBits&);
 };
 
 inline const ElementwiseFunctions& elementwise() {
