@@ -229,6 +229,12 @@ def test_activations_of_transformers(tmp_path):
         port.build(Options(str(path), "Net", "net", "'quick_gelu'", ["randn(B, T, 8)"]), None)
 
 
+def test_inputs_are_drawn_by_torch(small, capsys):
+    small.write_text("from random import randint\nfrom math import sqrt\n" + SMALL)
+    assert run(small, "Small", "--args", "int(sqrt(64))", "--check", inputs="randint(1, 9, (B, T, 8)).float()") == 0
+    assert "would write" in capsys.readouterr().out
+
+
 def test_check_writes_nothing_and_force_replaces(small, capsys):
     out = small.parent / "out"
     assert run(small, "Small", "--args", "8", "--check") == 0

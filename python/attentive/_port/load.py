@@ -19,6 +19,7 @@ import logging
 import math
 import os
 import pathlib
+import random
 import re
 import sys
 import tokenize
@@ -194,7 +195,10 @@ class Loaded:
 
     def evaluate(self, text, names=None, what=None):
         """The value of an expression in the file's namespace, with PyTorch's functions and `names`; `what` is for the message."""
-        space = {**self.torch_names(), **vars(self.namespace), **(names or {})}
+        own = vars(self.namespace)
+        if what == "--inputs":  # `from random import randint` does not make inputs
+            own = {k: v for k, v in own.items() if not (hasattr(torch, k) and isinstance(getattr(v, "__self__", None), random.Random))}
+        space = {**self.torch_names(), **own, **(names or {})}
         try:
             if "lambda" in text and what and what.startswith("--set "):
                 return self._with_lambda(text.strip(), what, space)
