@@ -46,7 +46,7 @@ class BackwardHeads {
  protected:
   static constexpr int64_t kParts = 16;      ///< the most parts of a head's keys
   static constexpr int64_t kPartKeys = 256;  ///< a head has one part per so many keys, up to kParts
-  static constexpr int64_t kSweepBytes = int64_t{1} << 20;  ///< about half of a second cache
+  static constexpr int64_t kSweepBytes = int64_t{1} << 20;  ///< half of a second cache of 2 MiB
 
   struct Range {
     int64_t first, end;
