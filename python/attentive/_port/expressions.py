@@ -2,6 +2,7 @@
 
 import ast
 import builtins
+import collections
 import functools
 import inspect
 import itertools
@@ -140,6 +141,8 @@ class Expressions:
         made = made.func if isinstance(made, functools.partial) else made
         if inspect.isclass(made) and issubclass(made, nn.Module):
             return self.unit.resolve(Module(made), lambda: [])
+        if inspect.isfunction(made) and (definition := self.unit.loaded.definition(made)) and isinstance(definition[1], ast.FunctionDef):
+            return self.unit.resolve(self.unit.recorder.returns(definition[1]), lambda: [])
         if isinstance(node, ast.Compare | ast.BoolOp) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)):
             return kinds.BOOL
         if isinstance(node, ast.BinOp) and self.blind:
@@ -1347,9 +1350,7 @@ class Expressions:
         if method is not None:
             return self.super_method(method, node)
         if isinstance(function, ast.Name) and function.id in self.partials:
-            made, given = self.partials[function.id], {keyword.arg for keyword in node.keywords}
-            keywords = [keyword for keyword in made.keywords if keyword.arg not in given] + node.keywords
-            return self.code_Call(recalled(node, made.args[0], [*made.args[1:], *node.args], keywords))
+            return self.code_Call(self.call_of_partial(self.partials[function.id], node))
         target = self.static(function)
         if target is not None:
             return self.call_static(target, node)
@@ -2211,26 +2212,28 @@ class Expressions:
             return
         if cls is nn.ModuleList and items:
             items = [ast.copy_location(ast.Starred(items[0], ast.Load()), node)]
+        self.fill_items(cls is nn.Sequential, name, items)
+
+    def fill_items(self, sequential, name, items):
+        """Puts modules, and those of starred lists, into an nn.Sequential or an nn.ModuleList."""
         for item in items:
             if not isinstance(item, ast.Starred):
                 self.push(name, item)
                 continue
-            value = item.value
+            value, starred = item.value, lambda part: ast.copy_location(ast.Starred(part, ast.Load()), part)
             if isinstance(value, ast.List | ast.Tuple):
-                self.fill(nn.Sequential, name, ast.copy_location(ast.Call(node.func, value.elts, []), node))
+                self.fill_items(sequential, name, value.elts)
             elif isinstance(value, ast.ListComp | ast.GeneratorExp):
                 generator = value.generators[0]
                 self.loop(generator.iter, generator.target, lambda v=value: self.push(name, v.elt), value)
             elif isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
-                for part in (value.left, value.right):
-                    self.fill(cls, name, self.starred_call(node, part)) if cls is nn.Sequential else self.fill(nn.Sequential, name, self.starred_call(node, part))
+                self.fill_items(sequential, name, [starred(value.left), starred(value.right)])
             elif isinstance(value, ast.IfExp) and self.condition(value.test) not in ("true", "false"):
-                self.each_choice(value, lambda part: self.never(part.lineno) if self.kind(part) is None else (
-                    self.fill(nn.Sequential, name, self.starred_call(node, part))))
+                self.each_choice(value, lambda part: self.never(part.lineno) if self.kind(part) is None else self.fill_items(sequential, name, [starred(part)]))
             elif isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult) and isinstance(value.left, ast.List):
                 raise Refusal("one module several times in a list", item)
             else:
-                self.fill_from(name, value, cls is nn.Sequential)
+                self.fill_from(name, value, sequential)
 
     def fill_pairs(self, name, pairs):
         """Puts named layers into an nn.Sequential: a list of pairs, or several."""
@@ -2287,23 +2290,56 @@ class Expressions:
         return node
 
     def made_by_word(self, node):
-        """The call of an expression that is a word for one of several classes, or partials of them, as a choice between calls; else None."""
+        """The call of an expression that is a word for one of several classes, functions or partials, as a choice between calls; else None."""
+        sites = self.maker_sites(node.func.id) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not self.blind else []
+        sites = [site for site in sites if self.raw_kinds(site) & self.raw_kinds(node.func)]
         found = kinds.makers(self.kind(node.func)) if isinstance(node, ast.Call) and self.static(node.func) is None else ()
-        if not found:
+        if not found and not sites:
             return None
-        words, chosen = list(map(names.maker_word, found)), None
+        words = list(map(names.maker_word, found)) if not sites else list(dict.fromkeys(map(ast.unparse, sites)))
         self.check_entry(self.code(node.func), words)
-        for kind in reversed(found):
-            name = self.static_name(kind.cls if isinstance(kind, Class) else kind.function, node)
-            call = ast.copy_location(ast.Call(name, node.args, node.keywords), node)
+        makers = [self.static_name(kind.cls if isinstance(kind, Class) else kind.function, node) for kind in found] if not sites else [
+            next(site for site in sites if ast.unparse(site) == word) for word in words]
+        chosen = None
+        for word, maker in reversed(list(zip(words, makers, strict=True))):
+            call = self.call_of_partial(maker, node) if isinstance(maker, ast.Call) else ast.copy_location(ast.Call(maker, node.args, node.keywords), node)
             call.uid = -next(self.unit.counter)
             if chosen is not None:
-                test = self.stand_for(f"{self.primary(node.func)} == {schema.literal(names.maker_word(kind))}", kinds.BOOL, node, UNKNOWN)
+                test = self.stand_for(f"{self.primary(node.func)} == {schema.literal(word)}", kinds.BOOL, node, UNKNOWN)
                 chosen = ast.copy_location(ast.IfExp(test, call, chosen), node)
                 chosen.uid = -next(self.unit.counter)
             else:
                 chosen = call
         return chosen
+
+    def maker_sites(self, name):
+        """What a local is given that is only called, is functools.partial(...) somewhere and is several things: C++ holds the text of each as a word. []
+        for any other name."""
+        stores = [n for n in ast.walk(self.function) if isinstance(n, ast.Name) and n.id == name and not isinstance(n.ctx, ast.Load)]
+        if len(stores) < 2 or name in self.locals and self.locals[name] != kinds.STR:
+            return []
+        values = [n.value for n in ast.walk(self.function) if isinstance(n, ast.Assign) and len(n.targets) == 1 and n.targets[0] in stores]
+        made = [isinstance(value, ast.Call) and self.static(value.func) is functools.partial for value in values]
+        called = {id(n.func) for n in ast.walk(self.function) if isinstance(n, ast.Call)}
+        loads = [n for n in ast.walk(self.function) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
+        if len(values) < len(stores) or not any(made) or any(id(n) not in called for n in loads) or not all(
+            partial or callable(self.static(value)) for partial, value in zip(made, values, strict=True)):
+            return []
+        ran = [value for value in values if self.unit.recorder.kind(value, self.owners) is not None]
+        stored = collections.Counter(n.id for n in ast.walk(self.function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+        stored.update(a.arg for a in ast.walk(self.function.args) if isinstance(a, ast.arg))
+        stored.update(n.id for loop in ast.walk(self.function) if isinstance(loop, ast.For) for n in ast.walk(loop.target) if isinstance(n, ast.Name))
+        for value in (value for value in ran if isinstance(value, ast.Call)):
+            for part in (n for given in [*value.args[1:], *(k.value for k in value.keywords)] for n in ast.walk(given)):
+                kept = isinstance(part, ast.Constant | ast.expr_context) or isinstance(part, ast.Name) and stored[part.id] < 2
+                if not kept and self.static(part) is None:
+                    raise Refusal(f"`{ast.unparse(value)[:60]}`: give it names that keep their values, as {name} is called later", value)
+        return ran
+
+    def call_of_partial(self, made, node):
+        """The call that a call of functools.partial(...) makes."""
+        given = {keyword.arg for keyword in node.keywords}
+        return recalled(node, made.args[0], [*made.args[1:], *node.args], [keyword for keyword in made.keywords if keyword.arg not in given] + node.keywords)
 
     def parameter(self, node, made=None):
         """The text of an nn.Parameter, or of one of an expression; `made`: of what that call is given."""
@@ -2325,19 +2361,23 @@ class Expressions:
         else:
             self.update(target, [(key, self.code(value))])
 
-    @staticmethod
-    def starred_call(node, part):
-        return ast.copy_location(ast.Call(node.func, [ast.copy_location(ast.Starred(part, ast.Load()), part)], []), node)
-
     def fill_from(self, name, value, sequential):
         """Pushes the modules of a list that was built before."""
-        code = self.code(value)
-        if isinstance(self.kind(value), Module):
-            self.out(f"for (const auto& module : *{code}) {name}->push_back(module);")
+        code, kind = self.code(value), self.listed(value)
+        if isinstance(kind, Module):
+            self.out(f"for (const auto& module : *{code}) {name}->push_back({self.typed_child(value) if sequential and kind.cls is nn.ModuleList else 'module'});")
         else:
             pointer = ".ptr()" if self.any_modules(value) and not sequential else ""
             layers = sequential and getattr(self.kind(value), "item", None) == Module(nn.Sequential)
             self.out(f"for (const auto& module : {code}) {name}->push_back({self.as_layer('module') if layers else 'module' + pointer});")
+
+    def typed_child(self, container):
+        """A module of an nn.ModuleList, `module`, as a layer of an nn.Sequential, which calls it."""
+        kind = self.child_kind(container, container)
+        if not isinstance(kind, Module) or kind.cls in (nn.Module, nn.ModuleList, nn.ModuleDict):
+            raise Refusal(f"an nn.Sequential of an nn.ModuleList of {names.describe(kind)}; make the list an nn.Sequential", container)
+        layer = f"{names.holder(kind)}(std::dynamic_pointer_cast<{names.implementation(kind)}>(module))"
+        return self.as_layer(layer) if kind.cls is nn.Sequential else layer
 
     def any_modules(self, node):
         kind = self.locals.get(node.id) if isinstance(node, ast.Name) and node.id in self.locals else self.kind(node)

@@ -252,7 +252,7 @@ class Statements:
                         common = common[:depth]  # the value of the round before
                         break
             if stores[0][0] != common:
-                kind = self.assigned_kind(name)
+                kind = kinds.STR if self.maker_sites(name) else self.assigned_kind(name)
                 static = isinstance(kind, Class | Function) or isinstance(kind, Many) and any(isinstance(k, Class | Function) for k in kind.kinds)
                 if kind is not None and not static and kind != kinds.NONE:
                     self.hoisted.setdefault(stores[0][2][len(common)].uid, {})[name] = kind
@@ -752,6 +752,10 @@ class Statements:
         if self.class_word(value) and isinstance(value, ast.Attribute):
             self.class_words[name] = self.class_word(value)
             return
+        if value in self.maker_sites(name):
+            self.out(f"{'' if name in self.locals else 'std::string '}{identifier(name)} = {schema.literal(ast.unparse(value))};")
+            self.locals[name] = kinds.STR
+            return
         if isinstance(value, ast.IfExp) and isinstance(kind, Many | Config) or kind == kinds.CALLABLE and isinstance(value, ast.IfExp):
             both = [self.static(part) for part in (value.body, value.orelse)]
             if all(inspect.isclass(part) or isinstance(part, functools.partial) for part in both):
@@ -1198,7 +1202,8 @@ class Statements:
         kind, recorder = self.kind(value), self.cls
         value = self.chosen_call(value) or self.and_or(value) or self.by_word(value) or value
         if isinstance(value, ast.IfExp) and isinstance(merge([kind, self.unit.attribute_kind(recorder, name)]), Module | Many):
-            if kinds.makers(self.kind(getattr(node.value, "func", node.value))):
+            made = getattr(node.value, "func", node.value)
+            if kinds.makers(self.kind(made)) or isinstance(made, ast.Name) and self.maker_sites(made.id):
                 self.each_choice(value, lambda part: self.set_member(name, part, node))
             else:
                 self.if_member(name, value, node)
