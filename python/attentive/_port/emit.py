@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import functools
 import inspect
 import itertools
 import re
@@ -417,6 +418,9 @@ class Translator(Expressions, Statements):
             return self.maker_word(node)
         if kind == kinds.CALLABLE and isinstance(given, Module):
             return f"[&](const torch::Tensor& x) {{ return {self.code(node)}->forward(x); }}"
+        partial = isinstance(node, ast.Call) and self.static(node.func) is functools.partial
+        if kind == kinds.CALLABLE and (partial or isinstance(node, ast.IfExp)) and (isinstance(given, Function) or given == kind):
+            return self.kept_function(node)
         if kind == kinds.CALLABLE and isinstance(given, Function):
             return self.function_value(given.function, node)
         code = self.code(node)
@@ -745,6 +749,8 @@ class ClassTranslation:
                 elif self.unit.is_stored(self, member, "_parameters"):
                     value = f'copy->parameters_["{member}"] = {value}.set_requires_grad({text}.requires_grad())'
                 out.append(f"    if ({text}.defined()) copy->{text} = {value};")
+            elif kind == kinds.CALLABLE and self.unit.captures:
+                raise Refusal(f"self.{member}, a function that may keep modules or tensors, is copied; C++ would keep the first module's", self.tree)
             elif kinds.is_tensors(kind) and any(isinstance(v, nn.Parameter) for v in getattr(example, member, None) or ()):
                 raise Refusal(f"self.{member}, a list of parameters, is copied; C++ would keep the first module's", self.tree)
         return [*out, "    return copy;", "  }", ""]
@@ -822,7 +828,7 @@ class Unit:
         self.attributes = {
             name for cls, found in self.instances.items() if is_own(cls) for m in found.values()
             for names_ in (vars(m), m._parameters, m._buffers, m._modules, vars(cls)) for name in names_}
-        self.copies, self._held, self._plain, self.replay = False, None, {}, None
+        self.copies, self.captures, self._held, self._plain, self.replay = False, False, None, {}, None
         self._may_draw = {}
         self.field_kinds = {}  # of (struct, field) whose value was None when it was recorded, or is a list that grew
         for module in root.modules():
@@ -997,7 +1003,7 @@ class Unit:
 
     def state(self):
         return ({c: tuple(m) for c, m in self.needs.items()}, {c: (tuple(t.members.items()), tuple(t.statics)) for c, t in self.classes.items()},
-                tuple(self.functions), len(self.items), self.copies)
+                tuple(self.functions), len(self.items), self.copies, self.captures)
 
     def attribute_kind(self, translation, name):
         """The kind of an attribute in the instances after all that ran."""

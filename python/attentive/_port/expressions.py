@@ -376,9 +376,16 @@ class Expressions:
 
     def function_value(self, function, node):
         """An own function or one of torch as a value."""
+        if not inspect.isroutine(function):
+            raise Refusal(f"`{ast.unparse(node)[:60]}` is one of several functions; make each a lambda or a module", node)
         if function.__name__ == "deprecated_init":  # nn.init's names before PyTorch 0.4
             function = inspect.getclosurevars(function).nonlocals["meth"]
-        if self.unit.loaded.definition(function):
+        definition = self.unit.loaded.definition(function)
+        if definition and isinstance(definition[1], ast.Lambda):
+            call, first = recalled(node, node, [self.stand_for("x", Tensor(), node)], []), len(self.lines)
+            code = self.inlined(function, definition[1], [ast.copy_location(ast.Return(definition[1].body), node)], definition[0], call)
+            return f"[](const torch::Tensor& x) {{ {''.join(f'{text} ' for _, text in self.taken_back(first))}return {code}; }}"
+        if definition:
             return f"[](const torch::Tensor& x) {{ return {self.unit.function(function, node)}(x); }}"
         call = schema.call(function.__name__, [Operand("x", Tensor())], {}, method=False, where=where_of(function))
         return f"[](const torch::Tensor& x) {{ return {call}; }}"
@@ -462,6 +469,8 @@ class Expressions:
             return layer  # of the class, of which each instance gets one
         self.cls.use(name, kind)
         held = self.cls.members.get(name)
+        if held == kinds.CALLABLE and isinstance(kind, Module):
+            raise Refusal(f"self.{name} is a function elsewhere, so that C++ only calls it; make each a module", node)
         if isinstance(held, Many) and isinstance(kind, Module) and names.holds_container(held):
             return f"std::dynamic_pointer_cast<{names.implementation(kind)}>({self.member(name)})"
         if isinstance(held, Many) and isinstance(kind, Module) and self.constructor:  # handed on before another class takes its place
@@ -1319,21 +1328,77 @@ class Expressions:
 
     def code_Lambda(self, node):
         arguments = [argument.arg for argument in node.args.args]
-        if self.unit.recorder.kind(node.body, self.owners) is None and not self.blind and isinstance(node.body, ast.Call):
+        if self.unit.recorder.kind(node.body, self.owners) is None and not self.blind and isinstance(node.body, ast.Call) and node.body.uid > 0:
             self.unit.never(self.path, node.lineno)
             given = ", ".join(["const torch::Tensor&"] * len(arguments))
             return f"[]({given}) -> torch::Tensor {{ C10_THROW_ERROR(Error, {self.never_text(node.lineno)}); }}"
-        saved, blind = dict(self.locals), set(self.local_names)
+        kept = self.kept_by(node) if not self.blind and (node.uid < 0 or self.escapes(node)) else None
+        saved, blind, inline, owners = dict(self.locals), set(self.local_names), dict(self.inline), self.owners
+        if kept is not None:
+            self.inline.update({name: (self.primary(value), self.kind(value), UNKNOWN) for name, value in kept.items()})
+            arguments, self.owners = arguments[: len(arguments) - len(kept)], None  # it runs in another module
         for name in arguments:
             self.locals[name] = Tensor()
             self.local_names.add(name)
+            self.inline.pop(name, None)
         first = len(self.lines)
         try:
             code = self.code(node.body)
         finally:
-            self.locals, self.local_names = saved, blind
+            self.locals, self.local_names, self.inline, self.owners = saved, blind, inline, owners
         before = "".join(f"{text} " for _, text in self.taken_back(first))
-        return f"[&]({', '.join(f'const torch::Tensor& {identifier(name)}' for name in arguments)}) {{ {before}return {code}; }}"
+        mine = [names.member(n.attr, self.unit.class_names) for n in ast.walk(node.body) if isinstance(n, ast.Attribute) and self.is_self(n.value)]
+        this = any(re.search(rf"\b{name}\b", before + code) for name in (*mine, "is_training", "this"))
+        captures = "&" if kept is None else "=, this" if this else "="
+        self.unit.captures |= kept is not None and (this or any(not isinstance(self.kind(n), kinds.Simple) for n in self.free_names(node)))
+        return f"[{captures}]({', '.join(f'const torch::Tensor& {identifier(name)}' for name in arguments)}) {{ {before}return {code}; }}"
+
+    def escapes(self, node):
+        """Whether a lambda, or a name of it, is more than called, or handed to a function, in this one."""
+        parents = {id(child): part for part in ast.walk(self.function) for child in ast.iter_child_nodes(part)}
+        parent = parents.get(id(node))
+        while isinstance(parent, ast.IfExp | ast.keyword):
+            node, parent = parent, parents.get(id(parent))
+        if isinstance(parent, ast.Call):
+            target = self.static(parent.func)
+            return parent.func is not node and (target is None or inspect.isclass(target) and target not in (map, filter))
+        if isinstance(parent, ast.Assign) and all(isinstance(target, ast.Name) for target in parent.targets):
+            found = {target.id for target in parent.targets}
+            return any(self.escapes(n) for n in ast.walk(self.function) if isinstance(n, ast.Name) and n.id in found and isinstance(n.ctx, ast.Load))
+        return isinstance(parent, ast.Assign | ast.Return | ast.List | ast.Tuple | ast.Dict | ast.ListComp)
+
+    def free_names(self, node):
+        """The locals that the body of a lambda reads, as nodes."""
+        own = {argument.arg for argument in node.args.args}
+        return [n for n in ast.walk(node.body) if isinstance(n, ast.Name) and n.id not in own and n.id in self.locals]
+
+    def kept_by(self, node):
+        """The defaults of a lambda's arguments, by name. C++ keeps the values of what it reads, so that these must stay as they are."""
+        loops = [n.target for n in ast.walk(self.function) if isinstance(n, ast.For | ast.comprehension)]
+        stored = collections.Counter(n.id for n in ast.walk(self.function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+        stored.update(a.arg for a in ast.walk(self.function.args) if isinstance(a, ast.arg))
+        stored.update(n.id for target in loops for n in ast.walk(target) if isinstance(n, ast.Name))
+        again = sorted({n.id for n in self.free_names(node) if stored[n.id] > 1 or self.is_reference(n) or self.changes(n.id)})
+        kind = self.unit.recorder.kind(node.body) if node.body.uid > 0 else self.kind(node.body)
+        wanted = len(node.args.args) - len(node.args.defaults)
+        if again or wanted != 1 or not isinstance(kind, Tensor):
+            why = f"reads {', '.join(again)}, which changes" if again else f"is of {wanted} arguments" if wanted != 1 else f"returns {names.describe(kind)}"
+            raise Refusal(f"`{ast.unparse(node)[:60]}` {why}; C++ keeps functions of one tensor that return one, and reads nothing that changes: make it a module", node)
+        return dict(zip([a.arg for a in node.args.args[wanted:]], node.args.defaults, strict=True))
+
+    def kept_function(self, node):
+        """The text of a function that a member keeps: of a lambda, a functools.partial(...), a name, a layer or a choice."""
+        if isinstance(node, ast.IfExp):
+            body, other = (f"{cpp_type(kinds.CALLABLE)}({self.kept_function(part)})" for part in (node.body, node.orelse))
+            return f"{self.condition(node.test)} ? {body} : {other}"
+        if isinstance(node, ast.Call) and self.static(node.func) is functools.partial:
+            x = ast.copy_location(ast.Name(self.fresh("x"), ast.Load()), node)
+            body = recalled(node, node.args[0], [*node.args[1:], x], node.keywords)
+            made = ast.copy_location(ast.Lambda(ast.arguments([], [ast.arg(x.id)], None, [], [], None, []), body), node)
+            x.uid, body.uid, made.uid = (-next(self.unit.counter) for _ in range(3))
+            return self.code_Lambda(made)
+        kind = self.kind(node)
+        return self.argument(node, kinds.CALLABLE)
 
     def taken_back(self, first):
         """The lines from number `first` on, which then belong elsewhere."""
@@ -1385,6 +1450,11 @@ class Expressions:
                 new = isinstance(function.value, ast.Call)
                 return f"at::detail::createCPUGenerator({seed})" if new else f"{self.primary(function.value)}.set_current_seed({seed})"
             owner = Module(nn.Module) if self.is_reference(function.value) else owner
+            if kind == kinds.CALLABLE and self.is_self(function.value):
+                self.cls.use(function.attr, self.unit.attribute_kind(self.cls, function.attr))
+                if len(node.args) != 1 or node.keywords or not isinstance(self.kind(node.args[0]), Tensor) or not isinstance(self.kind(node), Tensor):
+                    raise Refusal(f"`{ast.unparse(node)[:60]}`: self.{function.attr} is a function of something else than one tensor; make it a module", node)
+                return f"{self.member(function.attr)}({self.code(node.args[0])})"
             if isinstance(owner, Module) and not isinstance(kind, Module):
                 return self.module_method(node, owner)
             if isinstance(owner, List | Size | Map | kinds.Set) or is_numbers(owner) and function.attr in ("index", "count") or (isinstance(owner, Config) and function.attr in ("get", "items", "keys", "values", *["copy"] * isinstance(owner.value, dict))) or owner in (kinds.STR, *kinds.NUMBERS) or (

@@ -1194,8 +1194,11 @@ class Statements:
                 held = statement.value
                 if isinstance(held, ast.Attribute) and self.is_self(held.value):
                     kept[statement.targets[0].id] = held
-        if free - set(kept):
-            raise Refusal(f"the lambda of self.{name} keeps {', '.join(sorted(free - set(kept)))}; make it a member", node)
+        several = sum(member_of(n) == name and isinstance(n.ctx, ast.Store) for n in ast.walk(self.cls.tree)) > 1
+        if several or free - set(kept):
+            self.cls.set(name, kinds.CALLABLE)
+            self.out(f"{self.member(name)} = {self.code(value)};")
+            return
         self.cls.lambdas[name] = (value, kept)
 
     def store_member(self, name, value, node):
@@ -1227,7 +1230,11 @@ class Statements:
             recorder.set(name, known)
             self.out(f"{self.member(name)} = {self.maker_word(value)};")
             return
-        if isinstance(kind, Class | Function) or kinds.classes(kind):
+        if (isinstance(kind, Function) or kind == kinds.CALLABLE) and known == kinds.CALLABLE:
+            recorder.set(name, known)
+            self.out(f"{self.member(name)} = {self.kept_function(value)};")
+            return
+        if (isinstance(kind, Class | Function) or kinds.classes(kind)) and not isinstance(known, Many):
             recorder.statics[name] = kinds.classes(kind) or (kind.cls if isinstance(kind, Class) else kind.function)
             return
         if isinstance(kind, Config):
@@ -1283,7 +1290,11 @@ class Statements:
 
     def set_module(self, name, target, value, kind, node):
         cls = self.static(value.func) if isinstance(value, ast.Call) else None
-        if isinstance(kind, Many) and names.holds_container(kind):
+        if kind == kinds.CALLABLE:  # beside functions
+            layer, self.unit.captures = self.fresh("layer"), True
+            self.out(f'const auto {layer} = {self.registers(name)}("{name}", {self.code(value)});')
+            self.out(f"{target} = [{layer}](const torch::Tensor& x) {{ return {layer}->forward(x); }};")
+        elif isinstance(kind, Many) and names.holds_container(kind):
             if any(k.cls in (nn.ModuleList, nn.ModuleDict) for k in kind.kinds):
                 raise Refusal(f"self.{name} is {names.describe(kind)}; give each a name of its own", node)
             self.out(f'{target} = {self.registers(name)}("{name}", {self.local_copy(value, "layer")}.ptr());')
