@@ -341,6 +341,8 @@ class Expressions:
         name = node.id
         if name in self.inline:
             return self.inline[name][0]
+        if self.is_starred(node):
+            return "rest..."
         if name in self.second and self.kind(node) != self.locals.get(name):
             if self.kind(node) != self.second[name][1]:
                 raise Refusal(f"{name} is {names.describe(self.kind(node))} here; give it two names", node)
@@ -561,6 +563,9 @@ class Expressions:
                 continue
             if isinstance(item.value, ast.Name) and item.value.id in self.stars:
                 spread += self.stars[item.value.id]
+                continue
+            if self.is_starred(item.value):
+                spread.append(item.value)
                 continue
             value, kind = item.value, self.kind(item.value)
             if kind is None and isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice) and isinstance(value.value, ast.Attribute) and value.value.attr == "shape":
@@ -1789,6 +1794,8 @@ class Expressions:
                 self.unit.helper("through")  # C++ refuses what Python hands through
                 return f"through({target}, {self.code(node.args[0])})"
             return f"{target}->forward({', '.join(self.code(a) for a in node.args)})"
+        if any(isinstance(a, ast.Starred) and self.is_starred(a.value) for a in node.args):
+            return f"{target}->forward({', '.join(self.code(a) for a in self.starless(node.args))})"
         arguments = [self.operand(a) for a in self.starless(node.args)]
         keywords = self.keywords(node)
         return self.at(node, modules.call, cls, target, arguments, keywords, module=next(iter(self.modules(node.func)), None))
