@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import functools
 import inspect
 import itertools
 import re
@@ -317,12 +318,17 @@ class Translator(Expressions, Statements):
             packed = cpp_type(kind) + "{" + ", ".join(self.code(a) for a in arguments[before:]) + "}"
             arguments = [*arguments[:before], self.stand_for(packed, kind, node)]
         rest = []
+        if any(p.state == "rest" and p.name == getattr(tree.args.vararg, "arg", None) for p in signature.parameters):
+            before = len(tree.args.posonlyargs) + len(tree.args.args) - (0 if cls is None else 1)
+            owners = {id(m) for m in self.modules(node.func)} or cls and cls.owners()
+            rest, arguments = self.starred_texts(tree, owners, arguments[before:], node), arguments[:before]
         spread = [ast.keyword(name, value) for name, value in self.spread_keywords(node)]
         if positional and positional[-1].kind == kinds.OPTIONS:
             count, own = len(tree.args.args) - (cls is not None), {p.name for p in positional}
             layer = modules.options(positional[-1].value, [self.operand(a) for a in arguments[count:]], {k.arg: self.operand(k.value) for k in spread if k.arg not in own})
             arguments, spread, given["options"] = arguments[:count], [k for k in spread if k.arg in own], self.stand_for(layer, kinds.OPTIONS, node)
-        for argument, parameter in zip(arguments, positional, strict=False):
+        star = next((n for n, argument in enumerate(arguments) if self.is_starred(argument)), None)
+        for argument, parameter in zip(arguments[:star], positional, strict=False):
             given[parameter.name] = argument
         for keyword in spread:
             if keyword.arg is None:
@@ -335,7 +341,12 @@ class Translator(Expressions, Statements):
             given[keyword.arg] = keyword.value
         extra = {name: value for name, value in given.items() if name not in {p.name for p in positional}}
         live = signature.live()
-        last = max((n for n, p in enumerate(live) if p.name in given or not p.text), default=-1)
+        last = len(live) - 1 if rest else max((n for n, p in enumerate(live) if p.name in given or not p.text), default=-1)
+        if star is not None:  # the rest takes the places behind
+            live = [p for p in positional[:star] if p.state == "live"]
+            last, rest = len(live) - 1, rest or ["rest..."]
+            if any(p.name in given for p in positional[star:]) or any(p.name not in given and not p.text for p in live):
+                raise Refusal(f"`{ast.unparse(node)[:60]}`: keywords behind `{ast.unparse(arguments[star])}`, whose number differs from call to call", node)
         if extra and tree.args.kwarg is not None and not any(isinstance(n, ast.Name) and n.id == tree.args.kwarg.arg for n in ast.walk(tree)):
             extra = {}
         if all(p.state != "rest" for p in signature.parameters):
@@ -375,6 +386,21 @@ class Translator(Expressions, Statements):
     def is_rest(self, node):
         arguments = self.function.args
         return isinstance(node, ast.Name) and arguments.kwarg is not None and node.id == arguments.kwarg.arg
+
+    def is_starred(self, node):
+        """Whether it is the name of *args that differ from call to call."""
+        return getattr(node, "id", None) == getattr(self.function.args.vararg, "arg", "") and any(p.state == "rest" and p.name == node.id for p in self.signature().parameters)
+
+    def starred_texts(self, tree, owners, given, node):
+        """What a call gives to *args that differ from call to call, typed as what takes them in the end; that leaves out what was always None."""
+        wanted, texts = self.unit.starred_parameters(tree, owners, node), []
+        for at, value in enumerate(given):
+            taken = wanted[at] if at < len(wanted) else None
+            if taken is None and not self.is_starred(value):
+                raise Refusal(f"`{ast.unparse(node)[:60]}`: which argument takes `{ast.unparse(value)[:30]}` in the end is not clear; name the arguments", node)
+            text = "rest..." if self.is_starred(value) else self.argument(value, taken.kind) if taken.state == "live" else None
+            texts += [] if text is None else [f"{cpp_type(taken.kind, node)}()" if text == "{}" else text]
+        return texts
 
     def rest_arguments(self, tree, cls, extra, node, among=()):
         """Keywords that a function hands on: in the order of the function that takes them in the end."""
@@ -417,6 +443,9 @@ class Translator(Expressions, Statements):
             return self.maker_word(node)
         if kind == kinds.CALLABLE and isinstance(given, Module):
             return f"[&](const torch::Tensor& x) {{ return {self.code(node)}->forward(x); }}"
+        partial = isinstance(node, ast.Call) and self.static(node.func) is functools.partial
+        if kind == kinds.CALLABLE and (partial or isinstance(node, ast.IfExp)) and (isinstance(given, Function) or given == kind):
+            return self.kept_function(node)
         if kind == kinds.CALLABLE and isinstance(given, Function):
             return self.function_value(given.function, node)
         code = self.code(node)
@@ -745,6 +774,8 @@ class ClassTranslation:
                 elif self.unit.is_stored(self, member, "_parameters"):
                     value = f'copy->parameters_["{member}"] = {value}.set_requires_grad({text}.requires_grad())'
                 out.append(f"    if ({text}.defined()) copy->{text} = {value};")
+            elif kind == kinds.CALLABLE and self.unit.captures:
+                raise Refusal(f"self.{member}, a function that may keep modules or tensors, is copied; C++ would keep the first module's", self.tree)
             elif kinds.is_tensors(kind) and any(isinstance(v, nn.Parameter) for v in getattr(example, member, None) or ()):
                 raise Refusal(f"self.{member}, a list of parameters, is copied; C++ would keep the first module's", self.tree)
         return [*out, "    return copy;", "  }", ""]
@@ -822,7 +853,7 @@ class Unit:
         self.attributes = {
             name for cls, found in self.instances.items() if is_own(cls) for m in found.values()
             for names_ in (vars(m), m._parameters, m._buffers, m._modules, vars(cls)) for name in names_}
-        self.copies, self._held, self._plain, self.replay = False, None, {}, None
+        self.copies, self.captures, self._held, self._plain, self.replay = False, False, None, {}, None
         self._may_draw = {}
         self.field_kinds = {}  # of (struct, field) whose value was None when it was recorded, or is a list that grew
         for module in root.modules():
@@ -997,7 +1028,7 @@ class Unit:
 
     def state(self):
         return ({c: tuple(m) for c, m in self.needs.items()}, {c: (tuple(t.members.items()), tuple(t.statics)) for c, t in self.classes.items()},
-                tuple(self.functions), len(self.items), self.copies)
+                tuple(self.functions), len(self.items), self.copies, self.captures)
 
     def attribute_kind(self, translation, name):
         """The kind of an attribute in the instances after all that ran."""
@@ -1106,7 +1137,16 @@ class Unit:
                     parameters[-1].template = f"{cpp_type(parameters[-1].kind)}&"
         if arguments.vararg is not None:
             kind = recorder.argument(tree, arguments.vararg.arg, owners)
-            if isinstance(kind, List) or (kinds.is_tensors(kind) or kinds.is_numbers(kind)):
+            of_all = recorder.argument(tree, arguments.vararg.arg)
+            empty = isinstance(of_all, Tuple) and not of_all.items or of_all is None
+            fixed = isinstance(of_all, Tuple) and (kinds.is_tensors(of_all) or kinds.is_numbers(of_all)) or isinstance(of_all, List) and of_all.length is not None
+            starred = [n.value for n in ast.walk(tree) if isinstance(n, ast.Starred)]
+            uses = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == arguments.vararg.arg]
+            if not empty and not fixed and uses and all(n in starred for n in uses) and (arguments.kwarg is None or recorder.no_keywords(tree, arguments.kwarg.arg)):
+                if any(type(child) is getattr(cls, "cls", None) for m in self.instances.get(nn.Sequential, {}).values() for child in m):
+                    raise Refusal(f"{tree.name} takes *{arguments.vararg.arg}, which differ from call to call, and an nn.Sequential calls it; name its arguments", tree, self.loaded.name(path))
+                parameters.append(Parameter(arguments.vararg.arg, None, state="rest"))
+            elif isinstance(kind, List) or (kinds.is_tensors(kind) or kinds.is_numbers(kind)):
                 kind = kind if isinstance(kind, List) else List(merge(list(kind.items)), len(kind.items))
                 parameters.append(Parameter(arguments.vararg.arg, kind))
             elif not (isinstance(kind, Tuple) and not kind.items) and kind is not None:
@@ -1135,6 +1175,22 @@ class Unit:
         result = kinds.promoted(self.resolve(kinds.with_more(recorder.returns(tree, owners)), lambda: []))
         text = "void" if result in (None, kinds.NONE) else cpp_type(result, tree)
         return Signature(parameters, result, text)
+
+    def starred_parameters(self, tree, owners, node):
+        """The parameters that take the entries of *args in the end, in Python's order."""
+        found = []
+        for call in (n for n in ast.walk(tree) if isinstance(n, ast.Call)):
+            at = next((n for n, a in enumerate(call.args) if isinstance(a, ast.Starred) and getattr(a.value, "id", "") == tree.args.vararg.arg), None)
+            for module in self.recorder.modules(call.func, owners) if at is not None else ():
+                if is_own(type(module)):
+                    path, inner = self.loaded.definition(type(module).forward)
+                    cls = self.class_of(type(module).forward, None)
+                    taken = [p for p in self.signature(inner, path, cls, cls.owners()).parameters if p.state != "rest"][: len(inner.args.args) - 1]
+                    further = self.starred_parameters(inner, {id(module)}, node) if inner.args.vararg is not None and inner is not tree else []
+                    found.append([*taken, *further][at:])
+        if len({tuple((p.state, p.kind) for p in taken) for taken in found}) > 1:
+            raise Refusal(f"`{ast.unparse(node)[:60]}`: modules that take other arguments get them; name the arguments", node)
+        return found[0] if found else []
 
     def keyword_entries(self, tree, path, cls):
         """Kinds and defaults of the entries of **kwargs; of what some calls leave out, the default is that of what takes it in the end. None where

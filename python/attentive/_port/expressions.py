@@ -2,6 +2,7 @@
 
 import ast
 import builtins
+import collections
 import functools
 import inspect
 import itertools
@@ -140,6 +141,8 @@ class Expressions:
         made = made.func if isinstance(made, functools.partial) else made
         if inspect.isclass(made) and issubclass(made, nn.Module):
             return self.unit.resolve(Module(made), lambda: [])
+        if inspect.isfunction(made) and (definition := self.unit.loaded.definition(made)) and isinstance(definition[1], ast.FunctionDef):
+            return self.unit.resolve(self.unit.recorder.returns(definition[1]), lambda: [])
         if isinstance(node, ast.Compare | ast.BoolOp) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)):
             return kinds.BOOL
         if isinstance(node, ast.BinOp) and self.blind:
@@ -338,6 +341,8 @@ class Expressions:
         name = node.id
         if name in self.inline:
             return self.inline[name][0]
+        if self.is_starred(node):
+            return "rest..."
         if name in self.second and self.kind(node) != self.locals.get(name):
             if self.kind(node) != self.second[name][1]:
                 raise Refusal(f"{name} is {names.describe(self.kind(node))} here; give it two names", node)
@@ -373,9 +378,16 @@ class Expressions:
 
     def function_value(self, function, node):
         """An own function or one of torch as a value."""
+        if not inspect.isroutine(function):
+            raise Refusal(f"`{ast.unparse(node)[:60]}` is one of several functions; make each a lambda or a module", node)
         if function.__name__ == "deprecated_init":  # nn.init's names before PyTorch 0.4
             function = inspect.getclosurevars(function).nonlocals["meth"]
-        if self.unit.loaded.definition(function):
+        definition = self.unit.loaded.definition(function)
+        if definition and isinstance(definition[1], ast.Lambda):
+            call, first = recalled(node, node, [self.stand_for("x", Tensor(), node)], []), len(self.lines)
+            code = self.inlined(function, definition[1], [ast.copy_location(ast.Return(definition[1].body), node)], definition[0], call)
+            return f"[](const torch::Tensor& x) {{ {''.join(f'{text} ' for _, text in self.taken_back(first))}return {code}; }}"
+        if definition:
             return f"[](const torch::Tensor& x) {{ return {self.unit.function(function, node)}(x); }}"
         call = schema.call(function.__name__, [Operand("x", Tensor())], {}, method=False, where=where_of(function))
         return f"[](const torch::Tensor& x) {{ return {call}; }}"
@@ -459,6 +471,8 @@ class Expressions:
             return layer  # of the class, of which each instance gets one
         self.cls.use(name, kind)
         held = self.cls.members.get(name)
+        if held == kinds.CALLABLE and isinstance(kind, Module):
+            raise Refusal(f"self.{name} is a function elsewhere, so that C++ only calls it; make each a module", node)
         if isinstance(held, Many) and isinstance(kind, Module) and names.holds_container(held):
             return f"std::dynamic_pointer_cast<{names.implementation(kind)}>({self.member(name)})"
         if isinstance(held, Many) and isinstance(kind, Module) and self.constructor:  # handed on before another class takes its place
@@ -549,6 +563,9 @@ class Expressions:
                 continue
             if isinstance(item.value, ast.Name) and item.value.id in self.stars:
                 spread += self.stars[item.value.id]
+                continue
+            if self.is_starred(item.value):
+                spread.append(item.value)
                 continue
             value, kind = item.value, self.kind(item.value)
             if kind is None and isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice) and isinstance(value.value, ast.Attribute) and value.value.attr == "shape":
@@ -1316,21 +1333,77 @@ class Expressions:
 
     def code_Lambda(self, node):
         arguments = [argument.arg for argument in node.args.args]
-        if self.unit.recorder.kind(node.body, self.owners) is None and not self.blind and isinstance(node.body, ast.Call):
+        if self.unit.recorder.kind(node.body, self.owners) is None and not self.blind and isinstance(node.body, ast.Call) and node.body.uid > 0:
             self.unit.never(self.path, node.lineno)
             given = ", ".join(["const torch::Tensor&"] * len(arguments))
             return f"[]({given}) -> torch::Tensor {{ C10_THROW_ERROR(Error, {self.never_text(node.lineno)}); }}"
-        saved, blind = dict(self.locals), set(self.local_names)
+        kept = self.kept_by(node) if not self.blind and (node.uid < 0 or self.escapes(node)) else None
+        saved, blind, inline, owners = dict(self.locals), set(self.local_names), dict(self.inline), self.owners
+        if kept is not None:
+            self.inline.update({name: (self.primary(value), self.kind(value), UNKNOWN) for name, value in kept.items()})
+            arguments, self.owners = arguments[: len(arguments) - len(kept)], None  # it runs in another module
         for name in arguments:
             self.locals[name] = Tensor()
             self.local_names.add(name)
+            self.inline.pop(name, None)
         first = len(self.lines)
         try:
             code = self.code(node.body)
         finally:
-            self.locals, self.local_names = saved, blind
+            self.locals, self.local_names, self.inline, self.owners = saved, blind, inline, owners
         before = "".join(f"{text} " for _, text in self.taken_back(first))
-        return f"[&]({', '.join(f'const torch::Tensor& {identifier(name)}' for name in arguments)}) {{ {before}return {code}; }}"
+        mine = [names.member(n.attr, self.unit.class_names) for n in ast.walk(node.body) if isinstance(n, ast.Attribute) and self.is_self(n.value)]
+        this = any(re.search(rf"\b{name}\b", before + code) for name in (*mine, "is_training", "this"))
+        captures = "&" if kept is None else "=, this" if this else "="
+        self.unit.captures |= kept is not None and (this or any(not isinstance(self.kind(n), kinds.Simple) for n in self.free_names(node)))
+        return f"[{captures}]({', '.join(f'const torch::Tensor& {identifier(name)}' for name in arguments)}) {{ {before}return {code}; }}"
+
+    def escapes(self, node):
+        """Whether a lambda, or a name of it, is more than called, or handed to a function, in this one."""
+        parents = {id(child): part for part in ast.walk(self.function) for child in ast.iter_child_nodes(part)}
+        parent = parents.get(id(node))
+        while isinstance(parent, ast.IfExp | ast.keyword):
+            node, parent = parent, parents.get(id(parent))
+        if isinstance(parent, ast.Call):
+            target = self.static(parent.func)
+            return parent.func is not node and (target is None or inspect.isclass(target) and target not in (map, filter))
+        if isinstance(parent, ast.Assign) and all(isinstance(target, ast.Name) for target in parent.targets):
+            found = {target.id for target in parent.targets}
+            return any(self.escapes(n) for n in ast.walk(self.function) if isinstance(n, ast.Name) and n.id in found and isinstance(n.ctx, ast.Load))
+        return isinstance(parent, ast.Assign | ast.Return | ast.List | ast.Tuple | ast.Dict | ast.ListComp)
+
+    def free_names(self, node):
+        """The locals that the body of a lambda reads, as nodes."""
+        own = {argument.arg for argument in node.args.args}
+        return [n for n in ast.walk(node.body) if isinstance(n, ast.Name) and n.id not in own and n.id in self.locals]
+
+    def kept_by(self, node):
+        """The defaults of a lambda's arguments, by name. C++ keeps the values of what it reads, so that these must stay as they are."""
+        loops = [n.target for n in ast.walk(self.function) if isinstance(n, ast.For | ast.comprehension)]
+        stored = collections.Counter(n.id for n in ast.walk(self.function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+        stored.update(a.arg for a in ast.walk(self.function.args) if isinstance(a, ast.arg))
+        stored.update(n.id for target in loops for n in ast.walk(target) if isinstance(n, ast.Name))
+        again = sorted({n.id for n in self.free_names(node) if stored[n.id] > 1 or self.is_reference(n) or self.changes(n.id)})
+        kind = self.unit.recorder.kind(node.body) if node.body.uid > 0 else self.kind(node.body)
+        wanted = len(node.args.args) - len(node.args.defaults)
+        if again or wanted != 1 or not isinstance(kind, Tensor):
+            why = f"reads {', '.join(again)}, which changes" if again else f"is of {wanted} arguments" if wanted != 1 else f"returns {names.describe(kind)}"
+            raise Refusal(f"`{ast.unparse(node)[:60]}` {why}; C++ keeps functions of one tensor that return one, and reads nothing that changes: make it a module", node)
+        return dict(zip([a.arg for a in node.args.args[wanted:]], node.args.defaults, strict=True))
+
+    def kept_function(self, node):
+        """The text of a function that a member keeps: of a lambda, a functools.partial(...), a name, a layer or a choice."""
+        if isinstance(node, ast.IfExp):
+            body, other = (f"{cpp_type(kinds.CALLABLE)}({self.kept_function(part)})" for part in (node.body, node.orelse))
+            return f"{self.condition(node.test)} ? {body} : {other}"
+        if isinstance(node, ast.Call) and self.static(node.func) is functools.partial:
+            x = ast.copy_location(ast.Name(self.fresh("x"), ast.Load()), node)
+            body = recalled(node, node.args[0], [*node.args[1:], x], node.keywords)
+            made = ast.copy_location(ast.Lambda(ast.arguments([], [ast.arg(x.id)], None, [], [], None, []), body), node)
+            x.uid, body.uid, made.uid = (-next(self.unit.counter) for _ in range(3))
+            return self.code_Lambda(made)
+        kind = self.kind(node)
+        return self.argument(node, kinds.CALLABLE)
 
     def taken_back(self, first):
         """The lines from number `first` on, which then belong elsewhere."""
@@ -1347,9 +1420,7 @@ class Expressions:
         if method is not None:
             return self.super_method(method, node)
         if isinstance(function, ast.Name) and function.id in self.partials:
-            made, given = self.partials[function.id], {keyword.arg for keyword in node.keywords}
-            keywords = [keyword for keyword in made.keywords if keyword.arg not in given] + node.keywords
-            return self.code_Call(recalled(node, made.args[0], [*made.args[1:], *node.args], keywords))
+            return self.code_Call(self.call_of_partial(self.partials[function.id], node))
         target = self.static(function)
         if target is not None:
             return self.call_static(target, node)
@@ -1384,6 +1455,11 @@ class Expressions:
                 new = isinstance(function.value, ast.Call)
                 return f"at::detail::createCPUGenerator({seed})" if new else f"{self.primary(function.value)}.set_current_seed({seed})"
             owner = Module(nn.Module) if self.is_reference(function.value) else owner
+            if kind == kinds.CALLABLE and self.is_self(function.value):
+                self.cls.use(function.attr, self.unit.attribute_kind(self.cls, function.attr))
+                if len(node.args) != 1 or node.keywords or not isinstance(self.kind(node.args[0]), Tensor) or not isinstance(self.kind(node), Tensor):
+                    raise Refusal(f"`{ast.unparse(node)[:60]}`: self.{function.attr} is a function of something else than one tensor; make it a module", node)
+                return f"{self.member(function.attr)}({self.code(node.args[0])})"
             if isinstance(owner, Module) and not isinstance(kind, Module):
                 return self.module_method(node, owner)
             if isinstance(owner, List | Size | Map | kinds.Set) or is_numbers(owner) and function.attr in ("index", "count") or (isinstance(owner, Config) and function.attr in ("get", "items", "keys", "values", *["copy"] * isinstance(owner.value, dict))) or owner in (kinds.STR, *kinds.NUMBERS) or (
@@ -1718,6 +1794,8 @@ class Expressions:
                 self.unit.helper("through")  # C++ refuses what Python hands through
                 return f"through({target}, {self.code(node.args[0])})"
             return f"{target}->forward({', '.join(self.code(a) for a in node.args)})"
+        if any(isinstance(a, ast.Starred) and self.is_starred(a.value) for a in node.args):
+            return f"{target}->forward({', '.join(self.code(a) for a in self.starless(node.args))})"
         arguments = [self.operand(a) for a in self.starless(node.args)]
         keywords = self.keywords(node)
         return self.at(node, modules.call, cls, target, arguments, keywords, module=next(iter(self.modules(node.func)), None))
@@ -2211,26 +2289,28 @@ class Expressions:
             return
         if cls is nn.ModuleList and items:
             items = [ast.copy_location(ast.Starred(items[0], ast.Load()), node)]
+        self.fill_items(cls is nn.Sequential, name, items)
+
+    def fill_items(self, sequential, name, items):
+        """Puts modules, and those of starred lists, into an nn.Sequential or an nn.ModuleList."""
         for item in items:
             if not isinstance(item, ast.Starred):
                 self.push(name, item)
                 continue
-            value = item.value
+            value, starred = item.value, lambda part: ast.copy_location(ast.Starred(part, ast.Load()), part)
             if isinstance(value, ast.List | ast.Tuple):
-                self.fill(nn.Sequential, name, ast.copy_location(ast.Call(node.func, value.elts, []), node))
+                self.fill_items(sequential, name, value.elts)
             elif isinstance(value, ast.ListComp | ast.GeneratorExp):
                 generator = value.generators[0]
                 self.loop(generator.iter, generator.target, lambda v=value: self.push(name, v.elt), value)
             elif isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
-                for part in (value.left, value.right):
-                    self.fill(cls, name, self.starred_call(node, part)) if cls is nn.Sequential else self.fill(nn.Sequential, name, self.starred_call(node, part))
+                self.fill_items(sequential, name, [starred(value.left), starred(value.right)])
             elif isinstance(value, ast.IfExp) and self.condition(value.test) not in ("true", "false"):
-                self.each_choice(value, lambda part: self.never(part.lineno) if self.kind(part) is None else (
-                    self.fill(nn.Sequential, name, self.starred_call(node, part))))
+                self.each_choice(value, lambda part: self.never(part.lineno) if self.kind(part) is None else self.fill_items(sequential, name, [starred(part)]))
             elif isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult) and isinstance(value.left, ast.List):
                 raise Refusal("one module several times in a list", item)
             else:
-                self.fill_from(name, value, cls is nn.Sequential)
+                self.fill_from(name, value, sequential)
 
     def fill_pairs(self, name, pairs):
         """Puts named layers into an nn.Sequential: a list of pairs, or several."""
@@ -2287,23 +2367,56 @@ class Expressions:
         return node
 
     def made_by_word(self, node):
-        """The call of an expression that is a word for one of several classes, or partials of them, as a choice between calls; else None."""
+        """The call of an expression that is a word for one of several classes, functions or partials, as a choice between calls; else None."""
+        sites = self.maker_sites(node.func.id) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not self.blind else []
+        sites = [site for site in sites if self.raw_kinds(site) & self.raw_kinds(node.func)]
         found = kinds.makers(self.kind(node.func)) if isinstance(node, ast.Call) and self.static(node.func) is None else ()
-        if not found:
+        if not found and not sites:
             return None
-        words, chosen = list(map(names.maker_word, found)), None
+        words = list(map(names.maker_word, found)) if not sites else list(dict.fromkeys(map(ast.unparse, sites)))
         self.check_entry(self.code(node.func), words)
-        for kind in reversed(found):
-            name = self.static_name(kind.cls if isinstance(kind, Class) else kind.function, node)
-            call = ast.copy_location(ast.Call(name, node.args, node.keywords), node)
+        makers = [self.static_name(kind.cls if isinstance(kind, Class) else kind.function, node) for kind in found] if not sites else [
+            next(site for site in sites if ast.unparse(site) == word) for word in words]
+        chosen = None
+        for word, maker in reversed(list(zip(words, makers, strict=True))):
+            call = self.call_of_partial(maker, node) if isinstance(maker, ast.Call) else ast.copy_location(ast.Call(maker, node.args, node.keywords), node)
             call.uid = -next(self.unit.counter)
             if chosen is not None:
-                test = self.stand_for(f"{self.primary(node.func)} == {schema.literal(names.maker_word(kind))}", kinds.BOOL, node, UNKNOWN)
+                test = self.stand_for(f"{self.primary(node.func)} == {schema.literal(word)}", kinds.BOOL, node, UNKNOWN)
                 chosen = ast.copy_location(ast.IfExp(test, call, chosen), node)
                 chosen.uid = -next(self.unit.counter)
             else:
                 chosen = call
         return chosen
+
+    def maker_sites(self, name):
+        """What a local is given that is only called, is functools.partial(...) somewhere and is several things: C++ holds the text of each as a word. []
+        for any other name."""
+        stores = [n for n in ast.walk(self.function) if isinstance(n, ast.Name) and n.id == name and not isinstance(n.ctx, ast.Load)]
+        if len(stores) < 2 or name in self.locals and self.locals[name] != kinds.STR:
+            return []
+        values = [n.value for n in ast.walk(self.function) if isinstance(n, ast.Assign) and len(n.targets) == 1 and n.targets[0] in stores]
+        made = [isinstance(value, ast.Call) and self.static(value.func) is functools.partial for value in values]
+        called = {id(n.func) for n in ast.walk(self.function) if isinstance(n, ast.Call)}
+        loads = [n for n in ast.walk(self.function) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
+        if len(values) < len(stores) or not any(made) or any(id(n) not in called for n in loads) or not all(
+            partial or callable(self.static(value)) for partial, value in zip(made, values, strict=True)):
+            return []
+        ran = [value for value in values if self.unit.recorder.kind(value, self.owners) is not None]
+        stored = collections.Counter(n.id for n in ast.walk(self.function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+        stored.update(a.arg for a in ast.walk(self.function.args) if isinstance(a, ast.arg))
+        stored.update(n.id for loop in ast.walk(self.function) if isinstance(loop, ast.For) for n in ast.walk(loop.target) if isinstance(n, ast.Name))
+        for value in (value for value in ran if isinstance(value, ast.Call)):
+            for part in (n for given in [*value.args[1:], *(k.value for k in value.keywords)] for n in ast.walk(given)):
+                kept = isinstance(part, ast.Constant | ast.expr_context) or isinstance(part, ast.Name) and stored[part.id] < 2
+                if not kept and self.static(part) is None:
+                    raise Refusal(f"`{ast.unparse(value)[:60]}`: give it names that keep their values, as {name} is called later", value)
+        return ran
+
+    def call_of_partial(self, made, node):
+        """The call that a call of functools.partial(...) makes."""
+        given = {keyword.arg for keyword in node.keywords}
+        return recalled(node, made.args[0], [*made.args[1:], *node.args], [keyword for keyword in made.keywords if keyword.arg not in given] + node.keywords)
 
     def parameter(self, node, made=None):
         """The text of an nn.Parameter, or of one of an expression; `made`: of what that call is given."""
@@ -2325,19 +2438,23 @@ class Expressions:
         else:
             self.update(target, [(key, self.code(value))])
 
-    @staticmethod
-    def starred_call(node, part):
-        return ast.copy_location(ast.Call(node.func, [ast.copy_location(ast.Starred(part, ast.Load()), part)], []), node)
-
     def fill_from(self, name, value, sequential):
         """Pushes the modules of a list that was built before."""
-        code = self.code(value)
-        if isinstance(self.kind(value), Module):
-            self.out(f"for (const auto& module : *{code}) {name}->push_back(module);")
+        code, kind = self.code(value), self.listed(value)
+        if isinstance(kind, Module):
+            self.out(f"for (const auto& module : *{code}) {name}->push_back({self.typed_child(value) if sequential and kind.cls is nn.ModuleList else 'module'});")
         else:
             pointer = ".ptr()" if self.any_modules(value) and not sequential else ""
             layers = sequential and getattr(self.kind(value), "item", None) == Module(nn.Sequential)
             self.out(f"for (const auto& module : {code}) {name}->push_back({self.as_layer('module') if layers else 'module' + pointer});")
+
+    def typed_child(self, container):
+        """A module of an nn.ModuleList, `module`, as a layer of an nn.Sequential, which calls it."""
+        kind = self.child_kind(container, container)
+        if not isinstance(kind, Module) or kind.cls in (nn.Module, nn.ModuleList, nn.ModuleDict):
+            raise Refusal(f"an nn.Sequential of an nn.ModuleList of {names.describe(kind)}; make the list an nn.Sequential", container)
+        layer = f"{names.holder(kind)}(std::dynamic_pointer_cast<{names.implementation(kind)}>(module))"
+        return self.as_layer(layer) if kind.cls is nn.Sequential else layer
 
     def any_modules(self, node):
         kind = self.locals.get(node.id) if isinstance(node, ast.Name) and node.id in self.locals else self.kind(node)

@@ -232,7 +232,7 @@ def kind_of(value):
         return Simple("module")
     if callable(value) and not hasattr(value, "__dict__") or inspect.isroutine(value):
         name = getattr(value, "__qualname__", "<")
-        if name.endswith("<lambda>") and value.__closure__ is None:
+        if name.endswith("<lambda>") and value.__closure__ is None and not value.__defaults__ and not value.__kwdefaults__:
             return Function(_lambdas.setdefault(value.__code__, value))
         return CALLABLE if "<" in name or inspect.ismethod(value) else Function(value)
     if isinstance(value, functools.partial):

@@ -252,7 +252,7 @@ class Statements:
                         common = common[:depth]  # the value of the round before
                         break
             if stores[0][0] != common:
-                kind = self.assigned_kind(name)
+                kind = kinds.STR if self.maker_sites(name) else self.assigned_kind(name)
                 static = isinstance(kind, Class | Function) or isinstance(kind, Many) and any(isinstance(k, Class | Function) for k in kind.kinds)
                 if kind is not None and not static and kind != kinds.NONE:
                     self.hoisted.setdefault(stores[0][2][len(common)].uid, {})[name] = kind
@@ -752,6 +752,10 @@ class Statements:
         if self.class_word(value) and isinstance(value, ast.Attribute):
             self.class_words[name] = self.class_word(value)
             return
+        if value in self.maker_sites(name):
+            self.out(f"{'' if name in self.locals else 'std::string '}{identifier(name)} = {schema.literal(ast.unparse(value))};")
+            self.locals[name] = kinds.STR
+            return
         if isinstance(value, ast.IfExp) and isinstance(kind, Many | Config) or kind == kinds.CALLABLE and isinstance(value, ast.IfExp):
             both = [self.static(part) for part in (value.body, value.orelse)]
             if all(inspect.isclass(part) or isinstance(part, functools.partial) for part in both):
@@ -1190,15 +1194,19 @@ class Statements:
                 held = statement.value
                 if isinstance(held, ast.Attribute) and self.is_self(held.value):
                     kept[statement.targets[0].id] = held
-        if free - set(kept):
-            raise Refusal(f"the lambda of self.{name} keeps {', '.join(sorted(free - set(kept)))}; make it a member", node)
+        several = sum(member_of(n) == name and isinstance(n.ctx, ast.Store) for n in ast.walk(self.cls.tree)) > 1
+        if several or free - set(kept):
+            self.cls.set(name, kinds.CALLABLE)
+            self.out(f"{self.member(name)} = {self.code(value)};")
+            return
         self.cls.lambdas[name] = (value, kept)
 
     def store_member(self, name, value, node):
         kind, recorder = self.kind(value), self.cls
         value = self.chosen_call(value) or self.and_or(value) or self.by_word(value) or value
         if isinstance(value, ast.IfExp) and isinstance(merge([kind, self.unit.attribute_kind(recorder, name)]), Module | Many):
-            if kinds.makers(self.kind(getattr(node.value, "func", node.value))):
+            made = getattr(node.value, "func", node.value)
+            if kinds.makers(self.kind(made)) or isinstance(made, ast.Name) and self.maker_sites(made.id):
                 self.each_choice(value, lambda part: self.set_member(name, part, node))
             else:
                 self.if_member(name, value, node)
@@ -1222,7 +1230,11 @@ class Statements:
             recorder.set(name, known)
             self.out(f"{self.member(name)} = {self.maker_word(value)};")
             return
-        if isinstance(kind, Class | Function) or kinds.classes(kind):
+        if (isinstance(kind, Function) or kind == kinds.CALLABLE) and known == kinds.CALLABLE:
+            recorder.set(name, known)
+            self.out(f"{self.member(name)} = {self.kept_function(value)};")
+            return
+        if (isinstance(kind, Class | Function) or kinds.classes(kind)) and not isinstance(known, Many):
             recorder.statics[name] = kinds.classes(kind) or (kind.cls if isinstance(kind, Class) else kind.function)
             return
         if isinstance(kind, Config):
@@ -1278,7 +1290,11 @@ class Statements:
 
     def set_module(self, name, target, value, kind, node):
         cls = self.static(value.func) if isinstance(value, ast.Call) else None
-        if isinstance(kind, Many) and names.holds_container(kind):
+        if kind == kinds.CALLABLE:  # beside functions
+            layer, self.unit.captures = self.fresh("layer"), True
+            self.out(f'const auto {layer} = {self.registers(name)}("{name}", {self.code(value)});')
+            self.out(f"{target} = [{layer}](const torch::Tensor& x) {{ return {layer}->forward(x); }};")
+        elif isinstance(kind, Many) and names.holds_container(kind):
             if any(k.cls in (nn.ModuleList, nn.ModuleDict) for k in kind.kinds):
                 raise Refusal(f"self.{name} is {names.describe(kind)}; give each a name of its own", node)
             self.out(f'{target} = {self.registers(name)}("{name}", {self.local_copy(value, "layer")}.ptr());')

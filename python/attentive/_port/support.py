@@ -191,10 +191,13 @@ auto in_dtype(torch::Dtype dtype, const Make& make) {
     "call_any": """/// Calls a module that is of one of these classes.
 template <class First, class... Rest>
 auto call_any(const std::shared_ptr<torch::nn::Module>& module, const auto&... x) {
+  auto* held = module->as<First>();
+  if constexpr (std::is_same_v<First, torch::nn::SequentialImpl> && sizeof...(x) == 1) {
+    if (held && held->is_empty()) return torch::Tensor((x, ...));  // as Python does
+  }
   if constexpr (sizeof...(Rest) == 0) {
-    return module->as<First>()->forward(x...);
+    return held->forward(x...);
   } else {
-    auto* held = module->as<First>();
     return held ? held->forward(x...) : call_any<Rest...>(module, x...);
   }
 }""",
