@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from . import attend, distributions, kinds, modules, names, schema
-from .expressions import Expressions, is_none, super_call
+from .expressions import DRIVER, Expressions, is_none, super_call
 from .kinds import UNKNOWN, Class, Config, Function, List, Many, Module, Optional, Refusal, Size, Tensor, Tuple, is_own, kind_of, merge, primary
 from .names import cpp_type, identifier
 from .statements import Statements, changed_names
@@ -47,7 +47,7 @@ class Signature:
     def text(self, body, defaults=True):
         """The parameter list; names that the body does not read are left out."""
         parts, live = [], self.live()
-        body = re.sub(r'"(\\.|[^"\\])*"|//[^\n]*', "", body)
+        body = spoken(body)
         last = max((n for n, p in enumerate(live) if not p.text), default=-1)
         for at, parameter in enumerate(live):
             kind = parameter.kind
@@ -60,6 +60,11 @@ class Signature:
         if any(p.state == "rest" for p in self.parameters):
             parts.append("const Rest&... rest")
         return ", ".join(parts)
+
+
+def spoken(text):
+    """A text of C++ without its words and comments."""
+    return re.sub(r'"(\\.|[^"\\])*"|//[^\n]*', "", text)
 
 
 class Translator(Expressions, Statements):
@@ -199,7 +204,7 @@ class Translator(Expressions, Statements):
         """Removes sizes that nothing reads, and marks other locals that nothing reads."""
         for at in sorted(self.declarations, reverse=True):
             name, (depth, text) = self.declarations[at], self.lines[at]
-            if any(re.search(rf"(?<![\w.>]){re.escape(name)}\b", line) for n, (_, line) in enumerate(self.lines) if n != at):
+            if any(re.search(rf"(?<![\w.>]){re.escape(name)}\b", spoken(line)) for n, (_, line) in enumerate(self.lines) if n != at):
                 continue
             if re.search(r"= [\w.>-]+\.size\(-?\d+\);", text) or re.fullmatch(r"[\w:<>, ]+ \w+( = 0| = false)?;", text):
                 del self.lines[at]
@@ -423,6 +428,9 @@ class Translator(Expressions, Statements):
         if kinds.is_numbers(kind) and given == kinds.INT:
             return f"{cpp_type(kind, node)}({len(kind.items)}, {code})"
         kind = kind.kind if isinstance(kind, Optional) and given != kinds.NONE else kind
+        if isinstance(kind, List) and kind.item == Optional(getattr(given, "item", None)) and not code.startswith("{"):
+            items = self.local_copy(node, "items")
+            return f"{cpp_type(kind, node)}({items}.begin(), {items}.end())"
         if code == "{}" and isinstance(kind, Module):
             return "nullptr"
         if code.startswith("{") and code != "{}" and isinstance(kind, Tuple | List | Size):
@@ -1236,6 +1244,8 @@ class Unit:
             return Parameter(name, kind, default, "none")
         if isinstance(kind, Class | Function):
             return Parameter(name, kind, default, "static", kind.cls if isinstance(kind, Class) else kind.function)
+        if changed and isinstance(getattr(kind, "kind", kind), List):
+            kind = merge([kind, *(k for k in self.assigned_kinds(tree, name) if isinstance(k, List) and k.item == kinds.NONE)])
         if changed and (kinds.makers(kind) or names.is_choice(kind)):
             kind = kinds.merge([kind, *self.assigned_makers(tree, name)])
         if kinds.makers(kind):
@@ -1263,9 +1273,11 @@ class Unit:
 
     def assigned_makers(self, tree, name):
         """The kinds of the classes, and partials of them, that a function gives an argument's name."""
-        assigned = (n for n in ast.walk(tree) if isinstance(n, ast.Assign) and any(getattr(t, "id", None) == name for t in n.targets))
-        found = [self.recorder.kind(n.value) for n in assigned]
-        return [kind for kind in found if kind is not None and (kinds.makes(kind) or kinds.makers(kind))]
+        return [kind for kind in self.assigned_kinds(tree, name) if kind is not None and (kinds.makes(kind) or kinds.makers(kind))]
+
+    def assigned_kinds(self, tree, name):
+        """The kinds of what a function gives an argument's name."""
+        return [self.recorder.kind(n.value) for n in ast.walk(tree) if isinstance(n, ast.Assign) and any(getattr(t, "id", None) == name for t in n.targets)]
 
     @staticmethod
     def of_any_class(tree, name):
@@ -1340,6 +1352,8 @@ class Unit:
         for parameter in signature.live():
             if (parameter.template or parameter.is_reference()) and returned == {parameter.name}:
                 signature.result = parameter.template or "torch::nn::Module&"  # the module that was handed over
+        if path == DRIVER and translator.lines[-1:] and translator.lines[-1][1].startswith("return module_->"):
+            signature.result = "auto"  # whatever it is, its tensors are what is compared
         words = [f"class {p.template}" for p in signature.live() if p.template and p.template.isidentifier()]
         head = f"{'' if words else 'inline '}{signature.result} {name}({signature.text(translator.body_text())}) {{"
         template = [f"template <{', '.join(words)}>"] if words else []

@@ -8,7 +8,7 @@ import logging
 import math
 from collections import OrderedDict, namedtuple
 from dataclasses import dataclass
-from operator import itemgetter
+from operator import itemgetter, mul
 from typing import Optional, cast
 
 import numpy as np
@@ -2820,3 +2820,126 @@ class Thins(nn.Module):
         if self.every is None:
             return x.mean(-1)
         return thinned(x, self.every, self.scale)
+
+
+Routed = namedtuple("Routed", ["weights", "places", "scores"])
+
+
+class Routes(nn.Module):
+    def __init__(self, width, ways):
+        super().__init__()
+        self.score = nn.Linear(width, ways)
+
+    def forward(self, x):
+        scores = self.score(x)
+        best, places = scores.topk(2, dim=-1)
+        return Routed(best.softmax(-1), places, scores)
+
+
+class PartsByNameOrPlace(nn.Module):
+    """A namedtuple that is taken apart and counted; a seed that is kept."""
+
+    def __init__(self, width, seed):
+        super().__init__()
+        self.seed = torch.manual_seed(seed)
+        self.routes = Routes(width, 4)
+
+    def forward(self, x):
+        weights, places, _ = self.routes(x)
+        found = self.routes(x * 2)
+        return (weights * places).sum(-1) + found[0].amax(-1) - found[-1].mean(-1)
+
+
+class WithPast(nn.Module):
+    """Keys and values of earlier calls, a pair for each layer or None."""
+
+    def __init__(self, width, depth):
+        super().__init__()
+        self.layers = nn.ModuleList([Remembers(width) for _ in range(depth)])
+
+    def forward(self, x, past=None):
+        if past is None:
+            past = [None] * len(self.layers)
+        for layer, pair in zip(self.layers, past):
+            x = layer(x, pair)
+        return x
+
+
+class Remembers(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.key, self.value = nn.Linear(width, width), nn.Linear(width, width)
+
+    def forward(self, x, past=None):
+        key, value = self.key(x), self.value(x)
+        if past is not None:
+            before, held = past
+            key, value = torch.cat((before, key), 1), torch.cat((held, value), 1)
+        return x + torch.tanh(key).mean(1, keepdim=True) * value.amax(1, keepdim=True)
+
+
+def chosen(values, places, dim=1):
+    rest = values.shape[dim + 1 :]
+    sizes, wanted = map(lambda t: list(t.shape), (values, places))
+    places = places[(..., *((None,) * len(rest)))]
+    places = places.expand(*((-1,) * len(wanted)), *rest)
+    more = len(wanted) - (dim + 1)
+    values = values[(*((slice(None),) * dim), *((None,) * more), ...)]
+    whole = [-1] * len(values.shape)
+    part = slice(dim, dim + more)
+    whole[part] = places.shape[part]
+    return values.expand(*whole).gather(dim + more, places)
+
+
+def filled(x, length, *, dim=-1, value=0.0):
+    before = (0,) * (-1 - dim) * 2
+    return F.pad(x, (*before, 0, length - x.shape[dim]), value=value)
+
+
+class AxesOfAnyNumber(nn.Module):
+    """Indices, sizes and pads as long as a tensor has axes; a value that is a number or False; a product over a list."""
+
+    def __init__(self, sizes):
+        super().__init__()
+        first, *_, last = sizes
+        self.rows = functools.reduce(lambda a, b: a * b, sizes, 1)
+        self.project = nn.Linear(first, last)
+        self.weights = nn.Parameter(torch.randn(self.rows))
+
+    def forward(self, x, places, mask):
+        b, *_, width, rows = *x.shape, self.rows
+        y = chosen(self.project(x), places)
+        z = chosen(x[..., 0], places)
+        y = filled(y, 8, dim=-2) * filled(z, 8, value=1.0)[..., None]
+        mask = filled(mask, 8, value=False)
+        total = functools.reduce(mul, [y[:, 0], z[:, 0].mean(-1)[:, None, None], self.weights.sum()])
+        return total * (width * rows / b) + mask.sum()
+
+
+class LayersOrNone(nn.Module):
+    """A list of modules that holds None, and a list whose name becomes a tensor in a branch."""
+
+    def __init__(self, width, depth):
+        super().__init__()
+        self.layers = nn.ModuleList([])
+        for n in range(depth):
+            last = n == depth - 1
+            self.layers.append(nn.ModuleList([nn.Linear(width, width), nn.Sequential(nn.LayerNorm(width), nn.Tanh()) if not last else None]))
+        self.ends = nn.ModuleList()
+        for n in range(depth):
+            self.ends.append(nn.Linear(width, width) if n > 0 else None)
+
+    def forward(self, x, mask=None):
+        masks = []
+        for (layer, more), end in zip(self.layers, self.ends):
+            x = layer(x)
+            if more is not None:
+                x = more(x)
+            if end is not None:
+                x = end(x)
+            if mask is not None:
+                masks.append(mask * x)
+        if mask is not None:
+            masks = torch.stack(masks, dim=1)
+            x = x + masks.mean(1)
+        return x
