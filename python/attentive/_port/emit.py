@@ -425,6 +425,8 @@ class Translator(Expressions, Statements):
         if kind == kinds.CALLABLE and isinstance(given, Function):
             return self.function_value(given.function, node)
         code = self.code(node)
+        if kinds.is_numbers(kind) and isinstance(node, ast.IfExp) and isinstance(given, Many) and self.condition(node.test) not in ("true", "false"):
+            return f"({self.condition(node.test)} ? {self.argument(node.body, kind)} : {self.argument(node.orelse, kind)})"
         if kinds.is_numbers(kind) and given == kinds.INT:
             return f"{cpp_type(kind, node)}({len(kind.items)}, {code})"
         kind = kind.kind if isinstance(kind, Optional) and given != kinds.NONE else kind
@@ -1194,12 +1196,25 @@ class Unit:
         whole = several.pop() if len(several) == 1 else None
         return whole if kinds.is_numbers(whole) and whole.items[0] == kinds.INT and is_size() else kind
 
-    def only_sizes(self, tree, path, cls, name):
-        """Whether all that a function does with an argument is to hand it to layers of PyTorch as a size."""
-        static, found = self.translator(tree, path, cls).static, []
+    def only_sizes(self, tree, path, cls, name, among=()):
+        """Whether all that a function does with an argument, where it may be a number, is to hand it on as a size: to layers of PyTorch, to what makes
+        a tuple of a number, or to own functions that do no more with it."""
+        static, sized = self.translator(tree, path, cls).static, []
+        owner = next((made.cls for made in self.classes.values() if tree.uid in {getattr(part, "uid", None) for part in made.tree.body}), None)
         for call in (n for n in ast.walk(tree) if isinstance(n, ast.Call)):
-            found += [(static(call.func), at) for at, value in [*enumerate(call.args), *((k.arg, k.value) for k in call.keywords)] if getattr(value, "id", None) == name]
-        return len(found) == sum(isinstance(n, ast.Name) and n.id == name for n in ast.walk(tree)) and all(modules.takes_sizes(*place) for place in found)
+            own = owner is not None and getattr(getattr(call.func, "value", None), "id", None) == "self"
+            target = getattr(owner, call.func.attr, None) if own else static(call.func)
+            found = self.loaded.definition(target) if inspect.isfunction(target) else None
+            tuples = getattr(target, "__qualname__", "") == "_ntuple.<locals>.parse"
+            for at, value in [*enumerate(call.args), *((k.arg, k.value) for k in call.keywords)]:
+                if getattr(value, "id", None) == name and not tuples and found and tree.uid not in among:
+                    taken = dict(enumerate([a.arg for a in found[1].args.args][own:]))
+                    sized += [value] * self.only_sizes(found[1], found[0], None, taken.get(at, at), (*among, tree.uid))
+                elif getattr(value, "id", None) == name and (tuples or modules.takes_sizes(target, at)):
+                    sized.append(value)
+        sized += [n.left for n in ast.walk(tree) if isinstance(n, ast.Compare) and isinstance(n.ops[0], ast.Is | ast.IsNot) and is_none(n.comparators[0])]
+        reads = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
+        return all(n in sized for n in reads if not kinds.is_numbers(self.recorder.kind(n)) and self.recorder.kind(n) is not None)
 
     def options_of(self, tree, path, cls):
         """The layer of PyTorch to whose constructor a function hands its *args and **kwargs on, if it does nothing else with them."""
@@ -1231,7 +1246,8 @@ class Unit:
         default = inspect.Parameter.empty
         if name in defaults:
             try:
-                default = eval(compile(ast.Expression(defaults[name]), "<default>", "eval"), self.loaded.globals_of(path))
+                inside = next((vars(cls) for cls, made in self.classes.items() if tree.uid in {getattr(part, 'uid', None) for part in made.tree.body}), {})  # what the class defines before
+                default = eval(compile(ast.Expression(defaults[name]), "<default>", "eval"), self.loaded.globals_of(path), inside)
             except Exception:
                 raise Refusal(f"the default of {name}", defaults[name], self.loaded.name(path)) from None
         kind = self.sizes_kind(self.resolve(kind, lambda: recorder.argument_modules(tree, name, owners)), lambda: self.only_sizes(tree, path, None, name))

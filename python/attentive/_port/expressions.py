@@ -183,7 +183,8 @@ class Expressions:
             return self.globals.get(node.id, __builtins__.get(node.id) if isinstance(__builtins__, dict) else getattr(__builtins__, node.id, None))
         if isinstance(node, ast.Attribute):
             if self.is_self(node.value):
-                return self.cls.statics.get(node.attr) if self.cls else None
+                known = [self.unit.classes[base].statics for base in self.cls.cls.__mro__ if base in self.unit.classes] if self.cls else []
+                return next((statics[node.attr] for statics in known if node.attr in statics), None)
             owner = self.static(node.value)
             if owner is not None and (inspect.ismodule(owner) or inspect.isclass(owner)):
                 return getattr(owner, node.attr, None)
@@ -1147,6 +1148,11 @@ class Expressions:
                 name = self.local_copy(value)
                 return f"std::make_tuple({', '.join(f'std::get<{at}>({name})' for at in range(len(kind.items))[slice(*bounds)])})"
             at = self.constant(index)
+            if not isinstance(at, int) and len(set(kind.items)) == 1 and self.kind(index) == kinds.INT:
+                items = self.fresh("items")
+                self.unit.includes_std.add("tuple")
+                self.out(f"const auto {items} = std::apply([](const auto&... item) {{ return {cpp_type(List(kind.items[0]), node)}{{item...}}; }}, {self.code(value)});")
+                return self.element(items, index)
             if not isinstance(at, int):
                 raise Refusal(f"`{ast.unparse(node)[:60]}`: the index of a tuple must be a constant", node)
             return f"std::get<{at % len(kind.items)}>({self.code(value)})"
@@ -1400,6 +1406,8 @@ class Expressions:
             return self.call_static(target, node)
         if (choice := self.made_by_word(node)) is not None:
             return self.code(choice)
+        if self.kind(function) == kinds.DTYPE:
+            return self.legacy_tensor(self.code(function), node)
         if isinstance(function, ast.Call) and getattr(self.static(function.func), "__name__", "") == "_ntuple" and isinstance(self.kind(node), Tuple):
             return self.pair_of(len(self.kind(node).items), node)
         kind = self.kind(function)
@@ -2133,7 +2141,7 @@ class Expressions:
         raise Refusal(f"{cls.__name__}(...) has no translation", node)
 
     def legacy_tensor(self, cls, node):
-        dtype = self.literal(torch.float32 if cls is torch.Tensor else cls.dtype)
+        dtype = cls if isinstance(cls, str) else self.literal(torch.float32 if cls is torch.Tensor else cls.dtype)
         whole = len(node.args) == 1 and isinstance(self.kind(node.args[0]), Size)
         if whole or node.args and all(self.kind(a) == kinds.INT for a in node.args):
             sizes = self.code(node.args[0]) if whole else f"{{{', '.join(self.code(a) for a in node.args)}}}"

@@ -229,6 +229,8 @@ CLASSES = [
     idiom("WithPast", "8, 2", "randn(B, T, 8)", "randn(B, T, 8), [(randn(B, 3, 8), randn(B, 3, 8)), (randn(B, 2, 8), randn(B, 2, 8))]"),
     idiom("AxesOfAnyNumber", "[6, 2, 4]", "randn(B, T, 5, 6), randint(0, T, (B, 3)), arange(T) < T - 1"),
     idiom("LayersOrNone", "8, 3", "randn(B, T, 8)", "randn(B, T, 8), mask=rand(B, T, 1)"),
+    idiom("CellOfItsBase", "8, 'gru'", "randn(B, T, 8)"),
+    idiom("ShiftsOrNot", "8", "randn(B, 4, 5, 8)"),
     idiom("OldAndNew", "8", "randn(B, T, 8)", attention=1),
     idiom("Normed", "5", "randn(B, 3, 8, 8), randint(0, 5, (B,))"),
     idiom("NamedInALoop", "8", "randn(B, T, 8)"),

@@ -2943,3 +2943,62 @@ class LayersOrNone(nn.Module):
             masks = torch.stack(masks, dim=1)
             x = x + masks.mean(1)
         return x
+
+
+class KeepsItsCell(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        if kind == "gru":
+            self.cell = nn.GRU
+        else:
+            raise ValueError(kind)
+        self.Numbers = torch.FloatTensor
+        self.none = self.Numbers(1).zero_()
+
+
+class CellOfItsBase(KeepsItsCell):
+    """A class that the base's constructor keeps, a type of tensors that a member is, and a default that the class defines."""
+
+    FIRST, SECOND = "first", "second"
+
+    def __init__(self, width, kind, ways=(FIRST, SECOND)):
+        super().__init__(kind)
+        self.runs = self.cell(width, width, 2, batch_first=True)
+        self.ways = len(ways)
+
+    def forward(self, x):
+        return self.runs(x)[0] * self.ways + self.none
+
+
+def windows(sizes, count):
+    return tuple((size, size + count) for size in sizes)
+
+
+class Rolls(nn.Module):
+    def __init__(self, width, window, shift=0):
+        super().__init__()
+        self.mix = nn.Linear(width, width)
+        self.window, self.shift = self.fitting(window, shift)
+
+    def fitting(self, window, shift=None):
+        shift = nn.modules.utils._pair(shift)
+        return window, tuple([s if s < w else 0 for s, w in zip(shift, window)])
+
+    def forward(self, x):
+        if any(self.shift):
+            x = torch.roll(x, shifts=(-self.shift[0], -self.shift[1]), dims=(1, 2))
+        return self.mix(x) * self.window[0]
+
+
+class ShiftsOrNot(nn.Module):
+    """A shift that is 0 or a pair, made a pair by a method of another; tuples of a tuple by a counter."""
+
+    def __init__(self, width, depth=2):
+        super().__init__()
+        shift, sizes = (1, 2), windows((3, 4), depth)
+        self.stages = nn.Sequential()
+        for i in range(depth):
+            self.stages.append(Rolls(width, sizes[i], shift=0 if i % 2 == 0 else shift))
+
+    def forward(self, x):
+        return self.stages(x)
