@@ -171,6 +171,12 @@ class Translator(Expressions, Statements):
         else:
             self.plan_hoists(body)
         self.statements(body)
+        if self.rest_keys([self.function]):  # a tuple, which may change
+            word, result = identifier(self.function.args.kwarg.arg), self.signature().result
+            self.declarations = {at + 2: name for at, name in self.declarations.items()}
+            self.lines = [(0, f"[[maybe_unused]] auto {word} = std::make_tuple(rest...);"), (0, f"return [&]<size_t... N>(std::index_sequence<N...>) -> {result} {{"),
+                          *((depth + 1, line) for depth, line in self.lines), (0, "}(std::index_sequence_for<Rest...>{});")]
+            self.unit.includes_std.update(("tuple", "utility"))
         heads = [(0, f"{cpp_type(Optional(kind))} {name};") for name, kind in self.second.values()]
         self.lines, self.declarations = heads + self.lines, {at + len(heads): name for at, name in self.declarations.items()}
         self.drop_unused()
@@ -332,7 +338,7 @@ class Translator(Expressions, Statements):
         for keyword in spread:
             if keyword.arg is None:
                 if self.is_rest(keyword.value):
-                    rest = ["rest..."]
+                    rest = [f"std::get<N>({identifier(keyword.value.id)})..." if self.rest_keys([self.function]) else "rest..."]
                     continue
                 if self.kind(keyword.value) is not None and isinstance(self.kind(keyword.value), Config) and not self.kind(keyword.value).fields():
                     continue
@@ -358,7 +364,7 @@ class Translator(Expressions, Statements):
                 held = self.referred(value) if parameter.is_reference() else None
                 text = held or (self.mutable_copy(value) if fresh else self.argument(value, parameter.kind))
                 texts.append(names.nothing(parameter.kind) if text == "{}" and constructor is not None else text)  # a holder hands on anything but {}
-            elif parameter.default is inspect.Parameter.empty and rest == ["rest..."]:
+            elif parameter.default is inspect.Parameter.empty and rest and rest[0].endswith("..."):
                 continue
             else:
                 text = parameter.text or self.default_text(parameter, node)
@@ -380,6 +386,25 @@ class Translator(Expressions, Statements):
     def is_rest(self, node):
         arguments = self.function.args
         return isinstance(node, ast.Name) and arguments.kwarg is not None and node.id == arguments.kwarg.arg
+
+    def rest_keys(self, nodes):
+        """The keywords of **kwargs, handed on as they come, that parts of the function read or set by name."""
+        held = [n for top in nodes for n in ast.walk(top) if isinstance(n, ast.Subscript) and self.is_rest(n.value) and isinstance(self.constant(n.slice), str)]
+        changed = [n for top in nodes for n in ast.walk(top) if isinstance(n, ast.Call) and getattr(n.func, "attr", "") == "update" and self.is_rest(n.func.value) and not n.args]
+        there = self._signature is not None and any(p.state == "rest" for p in self._signature.parameters)
+        return list(dict.fromkeys([self.constant(n.slice) for n in held] + [k.arg for n in changed for k in n.keywords])) if there else []
+
+    def rest_place(self, key, node):
+        """The place of a keyword among those that a function hands on."""
+        places = set()
+        for call in (n for n in ast.walk(self.function) if isinstance(n, ast.Call) and any(k.arg is None and self.is_rest(k.value) for k in n.keywords)):
+            for cls in {type(m) for m in self.unit.recorder.modules(call.func, None) if is_own(type(m))}:
+                path, inner = self.unit.loaded.definition(cls.forward)
+                tail = [p.name for p in self.unit.signature(inner, path, self.unit.class_of(cls.forward, None), None).live()][len(call.args) :]
+                places |= {tail.index(key)} if key in tail else set()
+        if len(places) != 1:
+            raise Refusal(f"`{ast.unparse(node)[:60]}`: where {key} is handed on to is not clear; name the argument", node)
+        return places.pop()
 
     def rest_arguments(self, tree, cls, extra, node, among=()):
         """Keywords that a function hands on: in the order of the function that takes them in the end."""

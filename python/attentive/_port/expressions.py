@@ -1118,6 +1118,8 @@ class Expressions:
             return f"{self.primary(entry)}.detach()"
         if isinstance(value, ast.Name) and value.id in self.displays and not isinstance(self.constant(index), str):
             return self.code(self.chosen(self.displays[value.id], index, node))
+        if self.is_rest(value) and (keys := self.rest_keys([node])):
+            return f"std::get<{self.rest_place(keys[0], node)}>({identifier(value.id)})"
         kind = self.kind(value)
         if isinstance(kind, Map):
             return f"{self.primary(value)}.at({self.code(index)})"
@@ -1887,6 +1889,8 @@ class Expressions:
         kind = self.kind(node.args[0])
         if isinstance(kind, List | Tuple | Size):
             return self.as_vector(node.args[0])
+        if kind == kinds.NONE:
+            return f"std::vector<torch::Tensor>({count})"
         return f"std::vector<{cpp_type(kind, node)}>({count}, {self.code(node.args[0])})"
 
     def call_numpy(self, name, node):

@@ -410,6 +410,10 @@ class Statements:
         if isinstance(value, ast.Call):
             function = value.func
             name = getattr(self.static(function), "__name__", "")
+            if getattr(function, "attr", "") == "update" and self.is_rest(function.value) and self.rest_keys([value]):
+                for k in value.keywords:
+                    self.out(f"std::get<{self.rest_place(k.arg, value)}>({identifier(function.value.id)}) = {self.code(k.value)};")
+                return
             if getattr(function, "attr", "") == "extend" and self.listed(function.value) == Module(nn.ModuleList):
                 self.fill(nn.ModuleList, self.code(function.value), value)
                 return
@@ -511,6 +515,8 @@ class Statements:
                 if isinstance(part, ast.Name | ast.Attribute) and isinstance(part.ctx, ast.Load) and ast.unparse(part) in values:
                     self.substitute(part, *values[ast.unparse(part)])
 
+        saved = self.renamed, self.locals
+        self.renamed, self.locals = {}, {p.name: p.kind for p in self.signature().live()}
         for statement in self.body_nodes:
             if any(part is call for part in ast.walk(statement)):
                 break
@@ -519,6 +525,7 @@ class Statements:
                 values[ast.unparse(statement.targets[0])] = self.primary(statement.value), self.kind(statement.value)
         for part in (*call.args, *call.keywords):
             spell(part)
+        self.renamed, self.locals = saved
 
     def base_constructor(self, call):
         if self.cls is None:  # of a plain class
@@ -723,6 +730,9 @@ class Statements:
 
     def set_item(self, target, value, node):
         kind = self.kind(target.value)
+        if self.is_rest(target.value) and (keys := self.rest_keys([target])):
+            self.out(f"std::get<{self.rest_place(keys[0], node)}>({identifier(target.value.id)}) = {self.code(value)};")
+            return
         if isinstance(target.value, ast.Name) and target.value.id in self.named_layers:
             layer = self.layer_pointer(value) if self.named_layers[target.value.id] is nn.ModuleDict else f"torch::nn::AnyModule({self.module_text(value)})"
             self.out(f"{identifier(target.value.id)}.insert({self.code(target.slice)}, {layer});")
@@ -859,7 +869,8 @@ class Statements:
         if isinstance(kind, Tuple) and kinds.is_tensors(kind) and (self.is_vector(value) or isinstance(value, ast.Tuple)) and not isinstance(
             self.locals.get(name), Tuple):
             kind = List(merge(list(kind.items)), len(kind.items))
-        kind = self.vector_kind(value) or kind if name not in self.locals else kind
+        held = self.locals.get(name)
+        kind = self.vector_kind(value) or kind if not isinstance(held, Tuple) or kinds.is_numbers(held) else kind
         if kind == kinds.STR and isinstance(value, ast.Constant) and name not in self.locals and not self.rebound(name):
             self.words[name] = value.value
         inner = isinstance(value, ast.Subscript) and isinstance(self.kind(value.value), List) and not isinstance(value.slice, ast.Slice) and self.changes(name)
@@ -1459,13 +1470,18 @@ class Statements:
             text = self.target_text(target)
             self.out(f"{text} = joined({text}{'' if inner is kind else '.value()'}, {self.as_list(value, inner)});")
             return
-        if isinstance(added, Tensor) and (not isinstance(kind, Tensor) or getattr(target, "id", None) in self.promoted) or plain is None or (plain == "/=" and kind == kinds.INT):
+        if isinstance(added, Tensor) and (not isinstance(kind, Tensor) or getattr(target, "id", None) in self.promoted or self.starts_as_number(target)) or plain is None or (plain == "/=" and kind == kinds.INT):
             binary = ast.copy_location(ast.BinOp(load, node.op, value), node)
             binary.uid = -next(self.unit.counter)
             result = added if isinstance(added, Tensor) else kinds.FLOAT if plain == "/=" else kind
             self.store(target, self.code(binary), result, node)
             return
         self.out(f"{self.target_text(target)} {plain} {self.code(value)};")
+
+    def starts_as_number(self, target):
+        """Whether an attribute, a tensor in C++, is given a number somewhere."""
+        nodes = (n for source in self.unit.loaded.sources.values() for n in ast.walk(source.tree) if isinstance(n, ast.Assign)) if isinstance(target, ast.Attribute) else ()
+        return any(getattr(t, "attr", None) == target.attr and self.unit.recorder.kind(n.value) in kinds.NUMBERS for n in nodes for t in n.targets)
 
     def substitute_target(self, load, target, kind):
         if isinstance(target, ast.Name):
@@ -1545,15 +1561,16 @@ class Statements:
     def branch(self, node, name):
         body = getattr(node, name)
         if self.ran(node, name):
-            saved, lacking = dict(self.statics), self.lacking(body)
-            self.depth += bool(lacking)
-            if lacking:
-                self.lines.append((self.depth, f"if constexpr ({' && '.join(self.has_member(*found) for found in lacking)}) {{"))
+            saved, lacking, keys = dict(self.statics), self.lacking(body), self.rest_keys(body)
+            tests = [*(self.has_member(*found) for found in lacking), *(f"(sizeof...(Rest) > {self.rest_place(key, body[0])})" for key in keys)]
+            self.depth += bool(tests)
+            if tests:
+                self.lines.append((self.depth, f"if constexpr ({' && '.join(tests)}) {{"))
             self.block(body)
-            if lacking:
-                error = self.literal(f"the module has no {', '.join(attribute for _, attribute in lacking)}")
+            if tests:
+                error = self.literal(f"the module has no {', '.join([*(attribute for _, attribute in lacking), *keys])}")
                 self.lines += [(self.depth, "} else {"), (self.depth + 1, f"C10_THROW_ERROR(Error, {error});"), (self.depth, "}")]
-            self.depth -= bool(lacking)
+            self.depth -= bool(tests)
             self.statics = saved
         else:
             self.depth += 1

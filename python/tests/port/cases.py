@@ -231,6 +231,8 @@ CLASSES = [
     idiom("LayersOrNone", "8, 3", "randn(B, T, 8)", "randn(B, T, 8), mask=rand(B, T, 1)"),
     idiom("CellOfItsBase", "8, 'gru'", "randn(B, T, 8)"),
     idiom("ShiftsOrNot", "8", "randn(B, 4, 5, 8)"),
+    idiom("KeywordsThatChange", "8, 6", "randn(B, T, 8), randn(B, 5, 6)", "randn(B, T, 8), randn(B, 5, 6), rand(B, 5, 1)"),
+    idiom("PaddedBefore", "3, 3", "randn(B, 3, 8, 8)"),
     idiom("OldAndNew", "8", "randn(B, T, 8)", attention=1),
     idiom("Normed", "5", "randn(B, 3, 8, 8), randint(0, 5, (B,))"),
     idiom("NamedInALoop", "8", "randn(B, T, 8)"),

@@ -3002,3 +3002,58 @@ class ShiftsOrNot(nn.Module):
 
     def forward(self, x):
         return self.stages(x)
+
+
+class NormsBoth(nn.Module):
+    def __init__(self, width, inner, other=None):
+        super().__init__()
+        self.inner, self.norm = inner, nn.LayerNorm(width)
+        self.norm_other = nn.LayerNorm(other) if other is not None else None
+
+    def forward(self, x, **kwargs):
+        x = self.norm(x)
+        if self.norm_other is not None:
+            other = kwargs["other"]
+            kwargs.update(other=self.norm_other(other))
+        return self.inner(x, **kwargs)
+
+
+class Mixes(nn.Module):
+    def __init__(self, width, other):
+        super().__init__()
+        self.value = nn.Linear(other, width)
+
+    def forward(self, x, other=None, mask=None):
+        y = self.value(x if other is None else other)
+        y = y if mask is None else y * mask
+        return x + y.mean(1, keepdim=True)
+
+
+class KeywordsThatChange(nn.Module):
+    """Keywords that are read, changed and handed on by a class around several others, some of which take none."""
+
+    def __init__(self, width, other):
+        super().__init__()
+        self.first = NormsBoth(width, Mixes(width, other), other=other)
+        self.own, self.last = NormsBoth(width, Mixes(width, width)), NormsBoth(width, nn.Sequential(nn.Linear(width, width), nn.GELU()))
+
+    def forward(self, x, other, mask=None):
+        return self.last(self.own(self.first(x, other=other, mask=mask)))
+
+
+class PaddedBefore(nn.Conv2d):
+    """Sizes that are made pairs before the base is constructed; a sum that starts as a number in each call."""
+
+    def __init__(self, width, kernel_size, stride=1, dilation=1):
+        kernel_size = nn.modules.utils._pair(kernel_size)
+        stride = nn.modules.utils._pair(stride)
+        dilation = nn.modules.utils._pair(dilation)
+        self.left = kernel_size[0] - 1
+        super().__init__(width, width, kernel_size, stride=stride, padding=0, dilation=dilation)
+        self.total = torch.zeros(1)
+
+    def forward(self, x):
+        self.total = 0.0
+        for _ in range(2):
+            self.total += super().forward(F.pad(x, (self.left, 0, self.left, 0))).mean((1, 2, 3))
+        return self.total
