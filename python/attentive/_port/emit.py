@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from . import attend, distributions, kinds, modules, names, schema
-from .expressions import Expressions, is_none, super_call
+from .expressions import DRIVER, Expressions, is_none, super_call
 from .kinds import UNKNOWN, Class, Config, Function, List, Many, Module, Optional, Refusal, Size, Tensor, Tuple, is_own, kind_of, merge, primary
 from .names import cpp_type, identifier
 from .statements import Statements, changed_names
@@ -48,7 +48,7 @@ class Signature:
     def text(self, body, defaults=True):
         """The parameter list; names that the body does not read are left out."""
         parts, live = [], self.live()
-        body = re.sub(r'"(\\.|[^"\\])*"|//[^\n]*', "", body)
+        body = spoken(body)
         last = max((n for n, p in enumerate(live) if not p.text), default=-1)
         for at, parameter in enumerate(live):
             kind = parameter.kind
@@ -61,6 +61,11 @@ class Signature:
         if any(p.state == "rest" for p in self.parameters):
             parts.append("const Rest&... rest")
         return ", ".join(parts)
+
+
+def spoken(text):
+    """A text of C++ without its words and comments."""
+    return re.sub(r'"(\\.|[^"\\])*"|//[^\n]*', "", text)
 
 
 class Translator(Expressions, Statements):
@@ -167,6 +172,12 @@ class Translator(Expressions, Statements):
         else:
             self.plan_hoists(body)
         self.statements(body)
+        if self.rest_keys([self.function]):  # a tuple, which may change
+            word, result = identifier(self.function.args.kwarg.arg), self.signature().result
+            self.declarations = {at + 2: name for at, name in self.declarations.items()}
+            self.lines = [(0, f"[[maybe_unused]] auto {word} = std::make_tuple(rest...);"), (0, f"return [&]<size_t... N>(std::index_sequence<N...>) -> {result} {{"),
+                          *((depth + 1, line) for depth, line in self.lines), (0, "}(std::index_sequence_for<Rest...>{});")]
+            self.unit.includes_std.update(("tuple", "utility"))
         heads = [(0, f"{cpp_type(Optional(kind))} {name};") for name, kind in self.second.values()]
         self.lines, self.declarations = heads + self.lines, {at + len(heads): name for at, name in self.declarations.items()}
         self.drop_unused()
@@ -200,7 +211,7 @@ class Translator(Expressions, Statements):
         """Removes sizes that nothing reads, and marks other locals that nothing reads."""
         for at in sorted(self.declarations, reverse=True):
             name, (depth, text) = self.declarations[at], self.lines[at]
-            if any(re.search(rf"(?<![\w.>]){re.escape(name)}\b", line) for n, (_, line) in enumerate(self.lines) if n != at):
+            if any(re.search(rf"(?<![\w.>]){re.escape(name)}\b", spoken(line)) for n, (_, line) in enumerate(self.lines) if n != at):
                 continue
             if re.search(r"= [\w.>-]+\.size\(-?\d+\);", text) or re.fullmatch(r"[\w:<>, ]+ \w+( = 0| = false)?;", text):
                 del self.lines[at]
@@ -333,7 +344,7 @@ class Translator(Expressions, Statements):
         for keyword in spread:
             if keyword.arg is None:
                 if self.is_rest(keyword.value):
-                    rest = ["rest..."]
+                    rest = [f"std::get<N>({identifier(keyword.value.id)})..." if self.rest_keys([self.function]) else "rest..."]
                     continue
                 if self.kind(keyword.value) is not None and isinstance(self.kind(keyword.value), Config) and not self.kind(keyword.value).fields():
                     continue
@@ -364,7 +375,7 @@ class Translator(Expressions, Statements):
                 held = self.referred(value) if parameter.is_reference() else None
                 text = held or (self.mutable_copy(value) if fresh else self.argument(value, parameter.kind))
                 texts.append(names.nothing(parameter.kind) if text == "{}" and constructor is not None else text)  # a holder hands on anything but {}
-            elif parameter.default is inspect.Parameter.empty and rest == ["rest..."]:
+            elif parameter.default is inspect.Parameter.empty and rest and rest[0].endswith("..."):
                 continue
             else:
                 text = parameter.text or self.default_text(parameter, node)
@@ -401,6 +412,25 @@ class Translator(Expressions, Statements):
             text = "rest..." if self.is_starred(value) else self.argument(value, taken.kind) if taken.state == "live" else None
             texts += [] if text is None else [f"{cpp_type(taken.kind, node)}()" if text == "{}" else text]
         return texts
+
+    def rest_keys(self, nodes):
+        """The keywords of **kwargs, handed on as they come, that parts of the function read or set by name."""
+        held = [n for top in nodes for n in ast.walk(top) if isinstance(n, ast.Subscript) and self.is_rest(n.value) and isinstance(self.constant(n.slice), str)]
+        changed = [n for top in nodes for n in ast.walk(top) if isinstance(n, ast.Call) and getattr(n.func, "attr", "") == "update" and self.is_rest(n.func.value) and not n.args]
+        there = self._signature is not None and any(p.state == "rest" for p in self._signature.parameters)
+        return list(dict.fromkeys([self.constant(n.slice) for n in held] + [k.arg for n in changed for k in n.keywords])) if there else []
+
+    def rest_place(self, key, node):
+        """The place of a keyword among those that a function hands on."""
+        places = set()
+        for call in (n for n in ast.walk(self.function) if isinstance(n, ast.Call) and any(k.arg is None and self.is_rest(k.value) for k in n.keywords)):
+            for cls in {type(m) for m in self.unit.recorder.modules(call.func, None) if is_own(type(m))}:
+                path, inner = self.unit.loaded.definition(cls.forward)
+                tail = [p.name for p in self.unit.signature(inner, path, self.unit.class_of(cls.forward, None), None).live()][len(call.args) :]
+                places |= {tail.index(key)} if key in tail else set()
+        if len(places) != 1:
+            raise Refusal(f"`{ast.unparse(node)[:60]}`: where {key} is handed on to is not clear; name the argument", node)
+        return places.pop()
 
     def rest_arguments(self, tree, cls, extra, node, among=()):
         """Keywords that a function hands on: in the order of the function that takes them in the end."""
@@ -449,9 +479,14 @@ class Translator(Expressions, Statements):
         if kind == kinds.CALLABLE and isinstance(given, Function):
             return self.function_value(given.function, node)
         code = self.code(node)
+        if kinds.is_numbers(kind) and isinstance(node, ast.IfExp) and isinstance(given, Many) and self.condition(node.test) not in ("true", "false"):
+            return f"({self.condition(node.test)} ? {self.argument(node.body, kind)} : {self.argument(node.orelse, kind)})"
         if kinds.is_numbers(kind) and given == kinds.INT:
             return f"{cpp_type(kind, node)}({len(kind.items)}, {code})"
         kind = kind.kind if isinstance(kind, Optional) and given != kinds.NONE else kind
+        if isinstance(kind, List) and kind.item == Optional(getattr(given, "item", None)) and not code.startswith("{"):
+            items = self.local_copy(node, "items")
+            return f"{cpp_type(kind, node)}({items}.begin(), {items}.end())"
         if code == "{}" and isinstance(kind, Module):
             return "nullptr"
         if code.startswith("{") and code != "{}" and isinstance(kind, Tuple | List | Size):
@@ -1242,12 +1277,25 @@ class Unit:
         whole = several.pop() if len(several) == 1 else None
         return whole if kinds.is_numbers(whole) and whole.items[0] == kinds.INT and is_size() else kind
 
-    def only_sizes(self, tree, path, cls, name):
-        """Whether all that a function does with an argument is to hand it to layers of PyTorch as a size."""
-        static, found = self.translator(tree, path, cls).static, []
+    def only_sizes(self, tree, path, cls, name, among=()):
+        """Whether all that a function does with an argument, where it may be a number, is to hand it on as a size: to layers of PyTorch, to what makes
+        a tuple of a number, or to own functions that do no more with it."""
+        static, sized = self.translator(tree, path, cls).static, []
+        owner = next((made.cls for made in self.classes.values() if tree.uid in {getattr(part, "uid", None) for part in made.tree.body}), None)
         for call in (n for n in ast.walk(tree) if isinstance(n, ast.Call)):
-            found += [(static(call.func), at) for at, value in [*enumerate(call.args), *((k.arg, k.value) for k in call.keywords)] if getattr(value, "id", None) == name]
-        return len(found) == sum(isinstance(n, ast.Name) and n.id == name for n in ast.walk(tree)) and all(modules.takes_sizes(*place) for place in found)
+            own = owner is not None and getattr(getattr(call.func, "value", None), "id", None) == "self"
+            target = getattr(owner, call.func.attr, None) if own else static(call.func)
+            found = self.loaded.definition(target) if inspect.isfunction(target) else None
+            tuples = getattr(target, "__qualname__", "") == "_ntuple.<locals>.parse"
+            for at, value in [*enumerate(call.args), *((k.arg, k.value) for k in call.keywords)]:
+                if getattr(value, "id", None) == name and not tuples and found and tree.uid not in among:
+                    taken = dict(enumerate([a.arg for a in found[1].args.args][own:]))
+                    sized += [value] * self.only_sizes(found[1], found[0], None, taken.get(at, at), (*among, tree.uid))
+                elif getattr(value, "id", None) == name and (tuples or modules.takes_sizes(target, at)):
+                    sized.append(value)
+        sized += [n.left for n in ast.walk(tree) if isinstance(n, ast.Compare) and isinstance(n.ops[0], ast.Is | ast.IsNot) and is_none(n.comparators[0])]
+        reads = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
+        return all(n in sized for n in reads if not kinds.is_numbers(self.recorder.kind(n)) and self.recorder.kind(n) is not None)
 
     def options_of(self, tree, path, cls):
         """The layer of PyTorch to whose constructor a function hands its *args and **kwargs on, if it does nothing else with them."""
@@ -1279,7 +1327,8 @@ class Unit:
         default = inspect.Parameter.empty
         if name in defaults:
             try:
-                default = eval(compile(ast.Expression(defaults[name]), "<default>", "eval"), self.loaded.globals_of(path))
+                inside = next((vars(cls) for cls, made in self.classes.items() if tree.uid in {getattr(part, 'uid', None) for part in made.tree.body}), {})  # what the class defines before
+                default = eval(compile(ast.Expression(defaults[name]), "<default>", "eval"), self.loaded.globals_of(path), inside)
             except Exception:
                 raise Refusal(f"the default of {name}", defaults[name], self.loaded.name(path)) from None
         kind = self.sizes_kind(self.resolve(kind, lambda: recorder.argument_modules(tree, name, owners)), lambda: self.only_sizes(tree, path, None, name))
@@ -1292,6 +1341,8 @@ class Unit:
             return Parameter(name, kind, default, "none")
         if isinstance(kind, Class | Function):
             return Parameter(name, kind, default, "static", kind.cls if isinstance(kind, Class) else kind.function)
+        if changed and isinstance(getattr(kind, "kind", kind), List):
+            kind = merge([kind, *(k for k in self.assigned_kinds(tree, name) if isinstance(k, List) and k.item == kinds.NONE)])
         if changed and (kinds.makers(kind) or names.is_choice(kind)):
             kind = kinds.merge([kind, *self.assigned_makers(tree, name)])
         if kinds.makers(kind):
@@ -1319,9 +1370,11 @@ class Unit:
 
     def assigned_makers(self, tree, name):
         """The kinds of the classes, and partials of them, that a function gives an argument's name."""
-        assigned = (n for n in ast.walk(tree) if isinstance(n, ast.Assign) and any(getattr(t, "id", None) == name for t in n.targets))
-        found = [self.recorder.kind(n.value) for n in assigned]
-        return [kind for kind in found if kind is not None and (kinds.makes(kind) or kinds.makers(kind))]
+        return [kind for kind in self.assigned_kinds(tree, name) if kind is not None and (kinds.makes(kind) or kinds.makers(kind))]
+
+    def assigned_kinds(self, tree, name):
+        """The kinds of what a function gives an argument's name."""
+        return [self.recorder.kind(n.value) for n in ast.walk(tree) if isinstance(n, ast.Assign) and any(getattr(t, "id", None) == name for t in n.targets)]
 
     @staticmethod
     def of_any_class(tree, name):
@@ -1396,6 +1449,8 @@ class Unit:
         for parameter in signature.live():
             if (parameter.template or parameter.is_reference()) and returned == {parameter.name}:
                 signature.result = parameter.template or "torch::nn::Module&"  # the module that was handed over
+        if path == DRIVER and translator.lines[-1:] and translator.lines[-1][1].startswith("return module_->"):
+            signature.result = "auto"  # whatever it is, its tensors are what is compared
         words = [f"class {p.template}" for p in signature.live() if p.template and p.template.isidentifier()]
         head = f"{'' if words else 'inline '}{signature.result} {name}({signature.text(translator.body_text())}) {{"
         template = [f"template <{', '.join(words)}>"] if words else []

@@ -86,6 +86,8 @@ class Expressions:
         found = self.substituted.get(getattr(node, "uid", None))
         if found:
             return found[1]
+        if isinstance(node, ast.Name) and node.id in self.second and not self.blind and isinstance(seen := self.unit.recorder.kind(node, self.owners), Tensor):
+            return seen
         if isinstance(node, ast.Name) and node.id in self.inline:
             seen = self.unit.recorder.kind(node, self.owners) if self.inline[node.id][1] == kinds.NONE and not self.blind else None
             return seen or self.inline[node.id][1]  # an argument that was always None, and is set
@@ -184,7 +186,8 @@ class Expressions:
             return self.globals.get(node.id, __builtins__.get(node.id) if isinstance(__builtins__, dict) else getattr(__builtins__, node.id, None))
         if isinstance(node, ast.Attribute):
             if self.is_self(node.value):
-                return self.cls.statics.get(node.attr) if self.cls else None
+                known = [self.unit.classes[base].statics for base in self.cls.cls.__mro__ if base in self.unit.classes] if self.cls else []
+                return next((statics[node.attr] for statics in known if node.attr in statics), None)
             owner = self.static(node.value)
             if owner is not None and (inspect.ismodule(owner) or inspect.isclass(owner)):
                 return getattr(owner, node.attr, None)
@@ -312,7 +315,7 @@ class Expressions:
         if isinstance(kind, List | Size | Tuple | Map | kinds.Set) or kind == kinds.STR:
             return f"!{primary(code)}.empty()"
         if isinstance(kind, Module):
-            return f"!{primary(code)}.is_empty()"
+            return self.compare_none(node, kind, True, node)
         if kind in (kinds.INT, kinds.FLOAT):
             return f"{code} != 0"
         if isinstance(kind, Config):
@@ -344,7 +347,7 @@ class Expressions:
         if self.is_starred(node):
             return "rest..."
         if name in self.second and self.kind(node) != self.locals.get(name):
-            if self.kind(node) != self.second[name][1]:
+            if not self.alike(self.kind(node), self.second[name][1]):
                 raise Refusal(f"{name} is {names.describe(self.kind(node))} here; give it two names", node)
             return f"{self.second[name][0]}.value()"
         if name in self.renamed:
@@ -375,6 +378,11 @@ class Expressions:
                 return self.struct_text(self.kind(node), dict(self.displays[name]), node)
             raise Refusal(f"`{name}`, the keywords of {self.function.name}, are read; name the arguments", node)
         raise Refusal(f"the name {name} is not known here", node)
+
+    @staticmethod
+    def alike(kind, other):
+        """Whether one C++ type holds both, of numbers, words and tensors."""
+        return kind == other or isinstance(kind, Tensor) and isinstance(other, Tensor)
 
     def function_value(self, function, node):
         """An own function or one of torch as a value."""
@@ -518,6 +526,8 @@ class Expressions:
         return f"{inner}->template as<{names.implementation(kind)}>()" if self.in_template else f"{inner}->as<{names.implementation(kind)}>()"
 
     def code_Tuple(self, node):
+        if isinstance(self.kind(node), List) and any(isinstance(item, ast.Starred) and not self.has_length(item.value) for item in node.elts):
+            return self.joined_parts(node.elts, cpp_type(self.kind(node), node))
         return "{" + ", ".join(self.code(item) for item in self.starless(node.elts)) + "}"
 
     def code_List(self, node):
@@ -993,7 +1003,7 @@ class Expressions:
         if isinstance(kind, Tensor):
             return ("" if negated else "!") + f"{self.primary(left)}.defined()"
         if isinstance(kind, Module):
-            pointer = "" if self.code(left).endswith(">()") or "dynamic_pointer_cast" in self.code(left) or not is_own(kind.cls) and kind.cls is nn.Module else ".is_empty()"
+            pointer = "" if self.code(left).endswith(">()") or self.code(left) in self.pointers or "dynamic_pointer_cast" in self.code(left) or not is_own(kind.cls) and kind.cls is nn.Module else ".is_empty()"
             return ("!" if negated else "") + f"{self.primary(left)}{pointer}" if pointer else f"{self.primary(left)} {'!=' if negated else '=='} nullptr"
         if names.is_choice(kind):
             return ("" if negated else "!") + self.primary(left)
@@ -1067,6 +1077,8 @@ class Expressions:
     def index(self, part):
         """What stands in brackets, as torch::indexing writes it."""
         texts = []
+        if isinstance(part, ast.Tuple) and any(map(self.varies, part.elts)):
+            return self.index_of_any_length(part.elts)
         if kinds.is_tensors(self.kind(part)) and isinstance(self.unit.recorder.kind(part, self.owners), Tuple) and not isinstance(part, ast.Tuple):
             part = ast.copy_location(ast.Tuple([ast.copy_location(ast.Starred(part, ast.Load()), part)], ast.Load()), part)  # an index of several tensors
         for item in self.starless(part.elts) if isinstance(part, ast.Tuple) else [part]:
@@ -1087,6 +1099,28 @@ class Expressions:
                 texts.append(self.code(item))
         return "{" + ", ".join(texts) + "}"
 
+    def varies(self, item):
+        """Whether an item of an index is `*(part,) * n` where n varies."""
+        value = item.value if isinstance(item, ast.Starred) else None
+        if not (isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult) and isinstance(value.left, ast.Tuple | ast.List)) or isinstance(self.constant(value.right), int):
+            return False
+        sized = isinstance(value.right, ast.Call) and value.right.args and self.static(value.right.func) is len and isinstance(kind := self.kind(value.right.args[0]), Size)
+        return kind.length is None if sized else len(set(self.values(value.right))) != 1
+
+    def index_of_any_length(self, items):
+        """An index with stars of lengths that vary, as a list."""
+        self.unit.helper("joined")
+        text, of = "", "std::vector<torch::indexing::TensorIndex>"
+        for varies, row in itertools.groupby(items, self.varies):
+            row = list(row)
+            parts = [f"{of}{self.index(ast.Tuple(row, ast.Load()))}"] if not varies else [
+                f"{of}(std::max<int64_t>({self.code(item.value.right)}, 0), {self.index(item.value.left.elts[0])[1:-1]})" for item in row]
+            if varies and any(len(item.value.left.elts) != 1 for item in row):
+                raise Refusal(f"`{ast.unparse(row[0])[:60]}` repeats several parts; write them out", row[0])
+            for part in parts:
+                text = f"joined({text}, {part})" if text else part
+        return text
+
     def bound(self, node):
         """The end of a slice or a range, which may be a tensor of one number."""
         return f"{self.primary(node)}.item<int64_t>()" if isinstance(self.kind(node), Tensor) else self.code(node)
@@ -1101,6 +1135,8 @@ class Expressions:
             return f"{self.primary(entry)}.detach()"
         if isinstance(value, ast.Name) and value.id in self.displays and not isinstance(self.constant(index), str):
             return self.code(self.chosen(self.displays[value.id], index, node))
+        if self.is_rest(value) and (keys := self.rest_keys([node])):
+            return f"std::get<{self.rest_place(keys[0], node)}>({identifier(value.id)})"
         kind = self.kind(value)
         if isinstance(kind, Map):
             return f"{self.primary(value)}.at({self.code(index)})"
@@ -1131,6 +1167,11 @@ class Expressions:
                 name = self.local_copy(value)
                 return f"std::make_tuple({', '.join(f'std::get<{at}>({name})' for at in range(len(kind.items))[slice(*bounds)])})"
             at = self.constant(index)
+            if not isinstance(at, int) and len(set(kind.items)) == 1 and self.kind(index) == kinds.INT:
+                items = self.fresh("items")
+                self.unit.includes_std.add("tuple")
+                self.out(f"const auto {items} = std::apply([](const auto&... item) {{ return {cpp_type(List(kind.items[0]), node)}{{item...}}; }}, {self.code(value)});")
+                return self.element(items, index)
             if not isinstance(at, int):
                 raise Refusal(f"`{ast.unparse(node)[:60]}`: the index of a tuple must be a constant", node)
             return f"std::get<{at % len(kind.items)}>({self.code(value)})"
@@ -1141,7 +1182,10 @@ class Expressions:
             base = self.primary(value) if not self.code(value).startswith("{") else f"{cpp_type(kind, node)}{self.code(value)}"
             if base.startswith("std::vector<int64_t>(") and base.endswith("->end())") and isinstance(at, int):
                 return f"{base.removeprefix('std::vector<int64_t>(').partition('->begin()')[0]}->at({at % len(kind.items)})"  # sizes of a layer
-            return self.element(base, index)
+            held = self.locals.get(getattr(value, "id", None))
+            held = getattr(held.kind if isinstance(held, Optional) else held, "item", None)
+            there = isinstance(held, Optional) and isinstance(self.kind(node), List | Tuple)
+            return self.element(base, index) + (".value()" if there else "")
         if isinstance(value, ast.Name) and value.id in self.displays and isinstance(self.constant(index), str):
             return self.code(dict(self.displays[value.id])[self.constant(index)])
         made = self.modules(node) if isinstance(kind, Config) and isinstance(self.static(value), dict) else []
@@ -1149,7 +1193,8 @@ class Expressions:
             self.word(index)  # the C++ checks it
             keywords = {name: Operand(self.literal(held), kind_of(held), held) for name, held in vars(made[0]).items() if name in made[0].__constants__}
             return self.at(node, modules.construct, type(made[0]), [], {k: v for k, v in keywords.items() if k != "inplace"})
-        if isinstance(kind, Config) and isinstance(word := self.word(index), str):
+        at = self.constant(index) if isinstance(kind, Config) and hasattr(kind.value, "_fields") else None
+        if isinstance(kind, Config) and isinstance(word := kind.value._fields[at] if isinstance(at, int) else self.word(index), str):
             self.unit.struct(kind)
             return "{}" if self.kind(node) == kinds.NONE else self.field(node, kind, word, self.primary(value))
         if isinstance(kind, Module) and kind.cls in (nn.ParameterList, nn.ParameterDict):
@@ -1258,6 +1303,8 @@ class Expressions:
         held = self.locals.get(node.id) if isinstance(node, ast.Name) else None
         if isinstance(node, ast.Attribute) and isinstance(owner := self.kind(node.value), Config):
             held = self.unit.field_kinds.get((owner.name, node.attr))
+        if isinstance(node, ast.Attribute) and self.is_self(node.value) and self.cls is not None:
+            held = self.cls.members.get(node.attr)
         if isinstance(held.kind if isinstance(held, Optional) else held, List):
             return True
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice) and isinstance(self.kind(node.value), Tuple):
@@ -1278,6 +1325,12 @@ class Expressions:
                 is_method = function is None and isinstance(node.func, ast.Attribute) and not isinstance(self.kind(node.func.value), Module)
                 return (is_method or not own and function is not None) and schema.returns_vector(name)
         return isinstance(node, ast.ListComp | ast.GeneratorExp)
+
+    def vector_kind(self, value):
+        """The kind of a tuple of equal kinds that C++ holds as a vector; None for anything else."""
+        kind = self.kind(value)
+        alike = isinstance(kind, Tuple) and len(set(kind.items)) == 1 and not is_numbers(kind) and not kinds.is_tensors(kind)
+        return List(kind.items[0], len(kind.items)) if alike and self.is_vector(value) else None
 
     # Comprehensions and lambdas.
 
@@ -1426,6 +1479,8 @@ class Expressions:
             return self.call_static(target, node)
         if (choice := self.made_by_word(node)) is not None:
             return self.code(choice)
+        if self.kind(function) == kinds.DTYPE:
+            return self.legacy_tensor(self.code(function), node)
         if isinstance(function, ast.Call) and getattr(self.static(function.func), "__name__", "") == "_ntuple" and isinstance(self.kind(node), Tuple):
             return self.pair_of(len(self.kind(node).items), node)
         kind = self.kind(function)
@@ -1819,6 +1874,8 @@ class Expressions:
             return self.pair_of(len(self.kind(node).items) if isinstance(self.kind(node), Tuple) else self.kind(node).length, node)
         if name == "generate_square_subsequent_mask":
             return f"torch::nn::TransformerImpl::generate_square_subsequent_mask({self.code(node.args[-1])})"
+        if target is functools.reduce:
+            return self.call_reduce(node)
         if target is torch.is_tensor and self.always(node) is not None:
             return "true" if self.always(node) else "false"
         if target in (inspect.isfunction, callable):
@@ -1910,6 +1967,8 @@ class Expressions:
         kind = self.kind(node.args[0])
         if isinstance(kind, List | Tuple | Size):
             return self.as_vector(node.args[0])
+        if kind == kinds.NONE:
+            return f"std::vector<torch::Tensor>({count})"
         return f"std::vector<{cpp_type(kind, node)}>({count}, {self.code(node.args[0])})"
 
     def call_numpy(self, name, node):
@@ -2046,6 +2105,9 @@ class Expressions:
             return "".join([f"array_of({arguments[0].code})", *(f".to({o.code})" for o in (dtype, *keywords.values()))])
         if name in ("trunc_normal_", "gumbel_softmax"):
             self.unit.helper(name)
+        if target is torch.manual_seed and not any(isinstance(n, ast.Expr) and n.value is node for n in ast.walk(self.function)):
+            self.out(f"torch::manual_seed({arguments[0].code if arguments else keywords['seed'].code});")
+            return "at::globalContext().defaultGenerator(torch::kCPU)"
         if name == "calculate_gain" and arguments and arguments[0].constant is UNKNOWN:
             self.unit.helper("calculate_gain")
             return f"calculate_gain({', '.join(a.code for a in (*arguments, *keywords.values()))})"
@@ -2161,7 +2223,7 @@ class Expressions:
         raise Refusal(f"{cls.__name__}(...) has no translation", node)
 
     def legacy_tensor(self, cls, node):
-        dtype = self.literal(torch.float32 if cls is torch.Tensor else cls.dtype)
+        dtype = cls if isinstance(cls, str) else self.literal(torch.float32 if cls is torch.Tensor else cls.dtype)
         whole = len(node.args) == 1 and isinstance(self.kind(node.args[0]), Size)
         if whole or node.args and all(self.kind(a) == kinds.INT for a in node.args):
             sizes = self.code(node.args[0]) if whole else f"{{{', '.join(self.code(a) for a in node.args)}}}"
@@ -2295,14 +2357,14 @@ class Expressions:
         """Puts modules, and those of starred lists, into an nn.Sequential or an nn.ModuleList."""
         for item in items:
             if not isinstance(item, ast.Starred):
-                self.push(name, item)
+                self.push(name, item, not sequential)
                 continue
             value, starred = item.value, lambda part: ast.copy_location(ast.Starred(part, ast.Load()), part)
             if isinstance(value, ast.List | ast.Tuple):
                 self.fill_items(sequential, name, value.elts)
             elif isinstance(value, ast.ListComp | ast.GeneratorExp):
                 generator = value.generators[0]
-                self.loop(generator.iter, generator.target, lambda v=value: self.push(name, v.elt), value)
+                self.loop(generator.iter, generator.target, lambda v=value: self.push(name, v.elt, not sequential), value)
             elif isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
                 self.fill_items(sequential, name, [starred(value.left), starred(value.right)])
             elif isinstance(value, ast.IfExp) and self.condition(value.test) not in ("true", "false"):
@@ -2328,14 +2390,16 @@ class Expressions:
     def fill_pair(self, name, pair):
         self.out(f"{name}->push_back({self.code(pair.elts[0])}, {self.module_text(pair.elts[1])});")
 
-    def push(self, name, node):
+    def push(self, name, node, listed=False):
         """Puts one module into a list; of a choice between two classes each has a statement of its own."""
         choice = self.chosen_call(node)
         node = choice or node
-        if choice is not None or isinstance(node, ast.IfExp) and isinstance(merge([self.kind(node.body), self.kind(node.orelse)]), Many):
-            self.each_choice(node, lambda part: self.push(name, part))
+        both = [self.kind(node.body), self.kind(node.orelse)] if isinstance(node, ast.IfExp) else []
+        if choice is not None or kinds.NONE in both or isinstance(merge(both), Many):
+            self.each_choice(node, lambda part: self.push(name, part, listed))
         else:
-            self.out(f"{name}->push_back({self.module_text(node)});")
+            any_class = listed and names.is_any_module(self.kind(node)) and not names.holds_container(self.kind(node))
+            self.out(f"{name}->push_back({self.module_text(node)}{'.ptr()' if any_class else ''});")
 
     def each_choice(self, node, put):
         """Writes an if with a branch for each part of a choice, which `put` writes; a choice of the source's in it stands in the else, with
@@ -2494,6 +2558,8 @@ class Expressions:
 
     def module_text(self, node):
         """A module as an entry of a container."""
+        if self.kind(node) == kinds.NONE:
+            return "std::make_shared<torch::nn::Module>()"  # an entry that is of no class
         code, container = self.code(node), self.kind(node) == Module(nn.Sequential)
         inner = container and any(child is m for other in self.unit.instances.get(nn.Sequential, {}).values() for child in other for m in self.modules(node))
         return self.as_layer(code) if inner else code
@@ -2705,6 +2771,26 @@ class Expressions:
         self.out(f"std::vector<{cpp_type(item, node)}> {name};")
         self.loop(items, target, lambda: self.out(f"{name}.push_back({self.code(body)});"), node)
         return name
+
+    def call_reduce(self, node):
+        """functools.reduce as a loop."""
+        function, items, kind = node.args[0], node.args[1], self.kind(node)
+        sign = {operator.mul: "*", operator.add: "+"}.get(self.static(function))
+        item = self.element_kind(self.kind(items), 0)
+        if not isinstance(kind, Tensor) and kind not in kinds.NUMBERS or not (isinstance(function, ast.Lambda) and len(function.args.args) == 2 or sign and (isinstance(item, Tensor) or item in kinds.NUMBERS)):
+            raise Refusal(f"`{ast.unparse(node)[:60]}` has no translation; write a loop", node)
+        list_, whole, count = self.local_copy(self.stand_for(self.as_vector(items), self.kind(items), items), "items"), self.fresh("whole"), self.fresh("n")
+        start = self.held(self.code(node.args[2]), self.kind(node.args[2]), kind) if len(node.args) > 2 else f"{list_}.at(0)"
+        self.out(f"{cpp_type(kind, node)} {whole} = {start};")
+        self.out(f"for (size_t {count} = {0 if len(node.args) > 2 else 1}; {count} < {list_}.size(); ++{count}) {{")
+        self.depth += 1
+        saved, each = dict(self.inline), f"{list_}[{count}]"
+        if not sign:
+            self.inline.update(zip([a.arg for a in function.args.args], [(whole, kind, UNKNOWN), (each, item, UNKNOWN)], strict=True))
+        self.out(f"{whole} = {f'{whole} {sign} {each}' if sign else self.code(function.body)};")
+        self.inline, self.depth = saved, self.depth - 1
+        self.out("}")
+        return whole
 
     def call_filter(self, node):
         """filter as a comprehension."""

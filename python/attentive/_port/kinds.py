@@ -317,7 +317,7 @@ def merge(kinds):
     if any(isinstance(kind, Optional) for kind in some):
         inner = merge([kind.kind if isinstance(kind, Optional) else kind for kind in some])
         return inner if isinstance(inner, Many) else Optional(inner)
-    if set(some) <= {INT, FLOAT}:
+    if FLOAT in some and set(some) <= set(NUMBERS):
         return FLOAT
     if set(some) <= {INT, BOOL}:
         return INT

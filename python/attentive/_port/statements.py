@@ -290,7 +290,7 @@ class Statements:
             kind = self.kind(value)
             if isinstance(kind, Tuple) and (self.is_vector(value) or isinstance(value, ast.Tuple)) and kinds.is_tensors(kind):
                 return [List(merge(list(kind.items)), len(kind.items))]
-            return [kind]
+            return [self.vector_kind(value) or kind]
         if isinstance(target, ast.Tuple | ast.List):
             kind = self.kind(value)
             found = []
@@ -309,6 +309,8 @@ class Statements:
     def element_kind(kind, at):
         if isinstance(kind, Tuple):
             return kind.items[at] if at < len(kind.items) else None
+        if isinstance(kind, Config):
+            return kind.field_kind(kind.value._fields[at]) if hasattr(kind.value, "_fields") else None
         if isinstance(kind, Size) or kind == kinds.RANGE:
             return kinds.INT
         if isinstance(kind, List | Map):
@@ -408,8 +410,16 @@ class Statements:
         if isinstance(value, ast.Call):
             function = value.func
             name = getattr(self.static(function), "__name__", "")
+            if getattr(function, "attr", "") == "update" and self.is_rest(function.value) and self.rest_keys([value]):
+                for k in value.keywords:
+                    self.out(f"std::get<{self.rest_place(k.arg, value)}>({identifier(function.value.id)}) = {self.code(k.value)};")
+                return
             if getattr(function, "attr", "") == "extend" and self.listed(function.value) == Module(nn.ModuleList):
                 self.fill(nn.ModuleList, self.code(function.value), value)
+                return
+            part = value.args[0] if getattr(function, "attr", "") == "append" and self.listed(function.value) == Module(nn.ModuleList) else None
+            if isinstance(part, ast.IfExp) and kinds.NONE in (self.kind(part.body), self.kind(part.orelse)):
+                self.push(self.code(function.value), part, listed=True)
                 return
             if getattr(function, "attr", "") == "append" and isinstance(self.kind(function.value), List) and (choice := self.chosen_call(value.args[0])):
                 self.each_choice(choice, lambda part: self.out(f"{self.container_method(recalled(value, function, [part], []), self.kind(function.value))};"))
@@ -505,6 +515,8 @@ class Statements:
                 if isinstance(part, ast.Name | ast.Attribute) and isinstance(part.ctx, ast.Load) and ast.unparse(part) in values:
                     self.substitute(part, *values[ast.unparse(part)])
 
+        saved = self.renamed, self.locals
+        self.renamed, self.locals = {}, {p.name: p.kind for p in self.signature().live()}
         for statement in self.body_nodes:
             if any(part is call for part in ast.walk(statement)):
                 break
@@ -513,6 +525,7 @@ class Statements:
                 values[ast.unparse(statement.targets[0])] = self.primary(statement.value), self.kind(statement.value)
         for part in (*call.args, *call.keywords):
             spell(part)
+        self.renamed, self.locals = saved
 
     def base_constructor(self, call):
         if self.cls is None:  # of a plain class
@@ -717,6 +730,9 @@ class Statements:
 
     def set_item(self, target, value, node):
         kind = self.kind(target.value)
+        if self.is_rest(target.value) and (keys := self.rest_keys([target])):
+            self.out(f"std::get<{self.rest_place(keys[0], node)}>({identifier(target.value.id)}) = {self.code(value)};")
+            return
         if isinstance(target.value, ast.Name) and target.value.id in self.named_layers:
             layer = self.layer_pointer(value) if self.named_layers[target.value.id] is nn.ModuleDict else f"torch::nn::AnyModule({self.module_text(value)})"
             self.out(f"{identifier(target.value.id)}.insert({self.code(target.slice)}, {layer});")
@@ -844,6 +860,11 @@ class Statements:
         if kind == kinds.NONE:
             self.bind_none(name, node)
             return
+        if kind == List(kinds.NONE, getattr(kind, "length", None)) and isinstance(value, ast.BinOp) and value.op.__class__ is ast.Mult and len(getattr(value.left, "elts", ())) == 1:
+            whole = getattr(held := self.locals.get(name) or self.assigned_kind(name), "kind", held)
+            if isinstance(whole, List) and isinstance(whole.item, Optional):
+                self.store_name(name, f"{cpp_type(whole, node)}({self.code(value.right)})", whole, node)
+                return
         if isinstance(value, ast.IfExp) and isinstance(kind, Many) and isinstance(kind.kinds[0], Module):
             self.any_local(name, value, kind)
             return
@@ -852,6 +873,8 @@ class Statements:
         if isinstance(kind, Tuple) and kinds.is_tensors(kind) and (self.is_vector(value) or isinstance(value, ast.Tuple)) and not isinstance(
             self.locals.get(name), Tuple):
             kind = List(merge(list(kind.items)), len(kind.items))
+        held = self.locals.get(name)
+        kind = self.vector_kind(value) or kind if not isinstance(held, Tuple) or kinds.is_numbers(held) else kind
         if kind == kinds.STR and isinstance(value, ast.Constant) and name not in self.locals and not self.rebound(name):
             self.words[name] = value.value
         inner = isinstance(value, ast.Subscript) and isinstance(self.kind(value.value), List) and not isinstance(value.slice, ast.Slice) and self.changes(name)
@@ -1003,7 +1026,7 @@ class Statements:
             return
         self.inline.pop(name, None)
         held = self.locals.get(name)
-        if name in self.second and kind == self.second[name][1]:
+        if name in self.second and self.alike(kind, self.second[name][1]):
             self.out(f"{self.second[name][0]} = {code};")
             return
         if isinstance(node, ast.Assign) and (seen := self.unit.recorder.kind(node.value, self.owners)) != kinds.promoted(seen):
@@ -1020,7 +1043,7 @@ class Statements:
                     code = f"{cpp_type(held, node)}{{{', '.join(f'{items}[{n}]' for n in range(len(held.items)))}}}"
                 self.out(f"{self.renamed.get(name, identifier(name))} = {code};")
                 return
-            plain = {held, kind} <= {*kinds.NUMBERS, kinds.STR} and name not in self.second
+            plain = ({held, kind} <= {*kinds.NUMBERS, kinds.STR} or isinstance(held, List) and isinstance(kind, Tensor)) and name not in self.second
             if self.depth > 0 and not self.in_one_block(name, node) and plain:
                 self.second[name] = self.fresh(f"{name}_2"), kind
                 self.out(f"{self.second[name][0]} = {code};")
@@ -1075,6 +1098,14 @@ class Statements:
         if isinstance(kind, Tuple) and not self.is_vector(value):
             self.unpack_tuple(items, kind, value, node)
             return
+        if isinstance(kind, Config) and hasattr(kind.value, "_fields"):
+            self.unit.struct(kind)
+            held, fields = self.local_copy(value), self.unit.struct_fields(kind)
+            parts = [self.stand_for(f"{held}.{identifier(f)}" if f in fields else "{}", fields.get(f, kinds.NONE), node) for f in kind.value._fields]
+            self.unpack_display(items, parts, node)
+            return
+        if isinstance(kind, Config | Map | kinds.Set):
+            raise Refusal(f"`{ast.unparse(node)[:60]}` takes {names.describe(kind)} apart; name its parts", node)
         code = self.code(value)
         if isinstance(kind, Tensor):
             code = f"{primary(code)}.unbind(0)"
@@ -1096,6 +1127,26 @@ class Statements:
         kind = self.kind(value)
         length = kind.length if isinstance(kind, Size | List) else len(kind.items) if isinstance(kind, Tuple) else None
         star = next(n for n, item in enumerate(items) if isinstance(item, ast.Starred))
+        if isinstance(value, ast.Tuple | ast.List) and isinstance(items[star].value, ast.Name):
+            values, rest = self.starless(value.elts), items[star].value
+            end = len(values) - (len(items) - star - 1)
+            middle = values[star:end]
+            whole = List(merge(list(map(self.kind, middle))), len(middle))
+            if rest.id == "_" or whole.item in (kinds.INT, kinds.FLOAT):
+                held = [] if rest.id == "_" else [self.stand_for(f"{cpp_type(whole)}{{{', '.join(map(self.code, middle))}}}", whole, node)]
+                self.unpack_display([*items[:star], *([rest] if held else []), *items[star + 1 :]], [*values[:star], *held, *values[end:]], node)
+                return
+        if isinstance(items[star].value, ast.Name) and (isinstance(kind, List) and length is None or kinds.is_numbers(kind) and self.is_vector(value)):
+            name, behind, item = self.local_copy(value, "items"), len(items) - star - 1, self.element_kind(kind, 0)
+            if length is None:
+                self.out(f"TORCH_CHECK({name}.size() >= {len(items) - 1}, {self.literal(ast.unparse(node)[:90])});")
+            for at, part in enumerate(items):
+                if at != star:
+                    self.store(part, f"{name}[{at}]" if at < star else f"{name}.end()[{at - len(items)}]", item, node)
+                elif part.value.id != "_":
+                    self.unit.helper("part_of")
+                    self.store(part.value, f"part_of({name}, {star}{f', {-behind}' if behind else ''})", List(item, length and length - len(items) + 1), node)
+            return
         if length is None or not isinstance(kind, Size | List) and (self.is_vector(value) or isinstance(items[star].value, ast.Tuple)):
             raise Refusal("a starred name takes a length that is not fixed", node)
         if isinstance(kind, Tuple):
@@ -1139,7 +1190,7 @@ class Statements:
 
     def unpack_tuple(self, items, kind, value, node):
         code = self.code(value)
-        if isinstance(value, ast.Name) and isinstance(self.locals.get(value.id), Optional):
+        if isinstance(value, ast.Name) and isinstance(self.locals.get(value.id), Optional) and not code.endswith(".value()"):
             code = f"*{code}"
         code = self.typed(code, kind, node)
         plain = all(isinstance(item, ast.Name) for item in items)
@@ -1265,6 +1316,8 @@ class Statements:
             code = "{}" if isinstance(whole, Map) and self.is_empty_dict(value) else self.held(self.code(value), kind, whole)
             if isinstance(kind, Tuple) and self.is_vector(value) and kinds.is_tensors(kind):
                 recorder.set(name, List(merge(list(kind.items)), len(kind.items)))
+            elif listed := self.vector_kind(value):
+                recorder.members[name] = listed
             self.out(f"{target} = {code};")
 
     def if_member(self, name, value, node):
@@ -1433,13 +1486,18 @@ class Statements:
             text = self.target_text(target)
             self.out(f"{text} = joined({text}{'' if inner is kind else '.value()'}, {self.as_list(value, inner)});")
             return
-        if isinstance(added, Tensor) and (not isinstance(kind, Tensor) or getattr(target, "id", None) in self.promoted) or plain is None or (plain == "/=" and kind == kinds.INT):
+        if isinstance(added, Tensor) and (not isinstance(kind, Tensor) or getattr(target, "id", None) in self.promoted or self.starts_as_number(target)) or plain is None or (plain == "/=" and kind == kinds.INT):
             binary = ast.copy_location(ast.BinOp(load, node.op, value), node)
             binary.uid = -next(self.unit.counter)
             result = added if isinstance(added, Tensor) else kinds.FLOAT if plain == "/=" else kind
             self.store(target, self.code(binary), result, node)
             return
         self.out(f"{self.target_text(target)} {plain} {self.code(value)};")
+
+    def starts_as_number(self, target):
+        """Whether an attribute, a tensor in C++, is given a number somewhere."""
+        nodes = (n for source in self.unit.loaded.sources.values() for n in ast.walk(source.tree) if isinstance(n, ast.Assign)) if isinstance(target, ast.Attribute) else ()
+        return any(getattr(t, "attr", None) == target.attr and self.unit.recorder.kind(n.value) in kinds.NUMBERS for n in nodes for t in n.targets)
 
     def substitute_target(self, load, target, kind):
         if isinstance(target, ast.Name):
@@ -1519,15 +1577,16 @@ class Statements:
     def branch(self, node, name):
         body = getattr(node, name)
         if self.ran(node, name):
-            saved, lacking = dict(self.statics), self.lacking(body)
-            self.depth += bool(lacking)
-            if lacking:
-                self.lines.append((self.depth, f"if constexpr ({' && '.join(self.has_member(*found) for found in lacking)}) {{"))
+            saved, lacking, keys = dict(self.statics), self.lacking(body), self.rest_keys(body)
+            tests = [*(self.has_member(*found) for found in lacking), *(f"(sizeof...(Rest) > {self.rest_place(key, body[0])})" for key in keys)]
+            self.depth += bool(tests)
+            if tests:
+                self.lines.append((self.depth, f"if constexpr ({' && '.join(tests)}) {{"))
             self.block(body)
-            if lacking:
-                error = self.literal(f"the module has no {', '.join(attribute for _, attribute in lacking)}")
+            if tests:
+                error = self.literal(f"the module has no {', '.join([*(attribute for _, attribute in lacking), *keys])}")
                 self.lines += [(self.depth, "} else {"), (self.depth + 1, f"C10_THROW_ERROR(Error, {error});"), (self.depth, "}")]
-            self.depth -= bool(lacking)
+            self.depth -= bool(tests)
             self.statics = saved
         else:
             self.depth += 1
@@ -2074,7 +2133,15 @@ class Statements:
     def child_kind(self, container, node):
         found = self.modules(container)
         classes = {type(child) for module in found for child in (module.values() if isinstance(module, nn.ModuleDict) else module)}
-        kind = merge([self.unit.resolve(Module(cls), lambda c=cls: [m for f in found for m in f if type(m) is c]) for cls in sorted(classes, key=lambda c: c.__qualname__)])
+        made = [self.unit.resolve(Module(cls), lambda c=cls: [m for f in found for m in f if type(m) is c]) for cls in sorted(classes - {type(None)}, key=lambda c: c.__qualname__)]
+        return self.one_class(made, type(None) in classes, node)
+
+    @staticmethod
+    def one_class(found, some_none, node):
+        """The kind of entries of a list of modules, some of which may be None."""
+        kind = merge(found)
+        if some_none and not isinstance(kind, Module):
+            raise Refusal(f"`{ast.unparse(node)[:60]}` holds None and {names.describe(kind)}; put nn.Identity() in the place of None", node)
         return kind
 
     def iterate_modules(self, items, target, node):
@@ -2108,7 +2175,8 @@ class Statements:
     def bind_children(self, target, code, items, node):
         lists = [entry for module in self.modules(items) for entry in module]
         for at, part in enumerate(target.elts):
-            kind = merge([self.unit.resolve(Module(type(entry[at])), lambda a=at: [e[a] for e in lists]) for entry in lists])
+            there = [entry for entry in lists if entry[at] is not None]
+            kind = self.one_class([self.unit.resolve(Module(type(e[at])), lambda a=at, t=there: [e[a] for e in t]) for e in there], len(there) < len(lists), items)
             self.bind_module(part, f"{code}->as<torch::nn::ModuleListImpl>()->ptr({at})", kind, node)
 
     def iterate_dict(self, items, target, method, node):

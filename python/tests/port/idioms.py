@@ -8,7 +8,7 @@ import logging
 import math
 from collections import OrderedDict, namedtuple
 from dataclasses import dataclass
-from operator import itemgetter
+from operator import itemgetter, mul
 from typing import Optional, cast
 
 import numpy as np
@@ -2820,3 +2820,240 @@ class Thins(nn.Module):
         if self.every is None:
             return x.mean(-1)
         return thinned(x, self.every, self.scale)
+
+
+Routed = namedtuple("Routed", ["weights", "places", "scores"])
+
+
+class Routes(nn.Module):
+    def __init__(self, width, ways):
+        super().__init__()
+        self.score = nn.Linear(width, ways)
+
+    def forward(self, x):
+        scores = self.score(x)
+        best, places = scores.topk(2, dim=-1)
+        return Routed(best.softmax(-1), places, scores)
+
+
+class PartsByNameOrPlace(nn.Module):
+    """A namedtuple that is taken apart and counted; a seed that is kept."""
+
+    def __init__(self, width, seed):
+        super().__init__()
+        self.seed = torch.manual_seed(seed)
+        self.routes = Routes(width, 4)
+
+    def forward(self, x):
+        weights, places, _ = self.routes(x)
+        found = self.routes(x * 2)
+        return (weights * places).sum(-1) + found[0].amax(-1) - found[-1].mean(-1)
+
+
+class WithPast(nn.Module):
+    """Keys and values of earlier calls, a pair for each layer or None."""
+
+    def __init__(self, width, depth):
+        super().__init__()
+        self.layers = nn.ModuleList([Remembers(width) for _ in range(depth)])
+
+    def forward(self, x, past=None):
+        if past is None:
+            past = [None] * len(self.layers)
+        for layer, pair in zip(self.layers, past):
+            x = layer(x, pair)
+        return x
+
+
+class Remembers(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.key, self.value = nn.Linear(width, width), nn.Linear(width, width)
+
+    def forward(self, x, past=None):
+        key, value = self.key(x), self.value(x)
+        if past is not None:
+            before, held = past
+            key, value = torch.cat((before, key), 1), torch.cat((held, value), 1)
+        return x + torch.tanh(key).mean(1, keepdim=True) * value.amax(1, keepdim=True)
+
+
+def chosen(values, places, dim=1):
+    rest = values.shape[dim + 1 :]
+    sizes, wanted = map(lambda t: list(t.shape), (values, places))
+    places = places[(..., *((None,) * len(rest)))]
+    places = places.expand(*((-1,) * len(wanted)), *rest)
+    more = len(wanted) - (dim + 1)
+    values = values[(*((slice(None),) * dim), *((None,) * more), ...)]
+    whole = [-1] * len(values.shape)
+    part = slice(dim, dim + more)
+    whole[part] = places.shape[part]
+    return values.expand(*whole).gather(dim + more, places)
+
+
+def filled(x, length, *, dim=-1, value=0.0):
+    before = (0,) * (-1 - dim) * 2
+    return F.pad(x, (*before, 0, length - x.shape[dim]), value=value)
+
+
+class AxesOfAnyNumber(nn.Module):
+    """Indices, sizes and pads as long as a tensor has axes; a value that is a number or False; a product over a list."""
+
+    def __init__(self, sizes):
+        super().__init__()
+        first, *_, last = sizes
+        self.rows = functools.reduce(lambda a, b: a * b, sizes, 1)
+        self.project = nn.Linear(first, last)
+        self.weights = nn.Parameter(torch.randn(self.rows))
+
+    def forward(self, x, places, mask):
+        b, *_, width, rows = *x.shape, self.rows
+        y = chosen(self.project(x), places)
+        z = chosen(x[..., 0], places)
+        y = filled(y, 8, dim=-2) * filled(z, 8, value=1.0)[..., None]
+        mask = filled(mask, 8, value=False)
+        total = functools.reduce(mul, [y[:, 0], z[:, 0].mean(-1)[:, None, None], self.weights.sum()])
+        return total * (width * rows / b) + mask.sum()
+
+
+class LayersOrNone(nn.Module):
+    """A list of modules that holds None, and a list whose name becomes a tensor in a branch."""
+
+    def __init__(self, width, depth):
+        super().__init__()
+        self.layers = nn.ModuleList([])
+        for n in range(depth):
+            last = n == depth - 1
+            self.layers.append(nn.ModuleList([nn.Linear(width, width), nn.Sequential(nn.LayerNorm(width), nn.Tanh()) if not last else None]))
+        self.ends = nn.ModuleList()
+        for n in range(depth):
+            self.ends.append(nn.Linear(width, width) if n > 0 else None)
+
+    def forward(self, x, mask=None):
+        masks = []
+        for (layer, more), end in zip(self.layers, self.ends):
+            x = layer(x)
+            if more is not None:
+                x = more(x)
+            if end is not None:
+                x = end(x)
+            if mask is not None:
+                masks.append(mask * x)
+        if mask is not None:
+            masks = torch.stack(masks, dim=1)
+            x = x + masks.mean(1)
+        return x
+
+
+class KeepsItsCell(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        if kind == "gru":
+            self.cell = nn.GRU
+        else:
+            raise ValueError(kind)
+        self.Numbers = torch.FloatTensor
+        self.none = self.Numbers(1).zero_()
+
+
+class CellOfItsBase(KeepsItsCell):
+    """A class that the base's constructor keeps, a type of tensors that a member is, and a default that the class defines."""
+
+    FIRST, SECOND = "first", "second"
+
+    def __init__(self, width, kind, ways=(FIRST, SECOND)):
+        super().__init__(kind)
+        self.runs = self.cell(width, width, 2, batch_first=True)
+        self.ways = len(ways)
+
+    def forward(self, x):
+        return self.runs(x)[0] * self.ways + self.none
+
+
+def windows(sizes, count):
+    return tuple((size, size + count) for size in sizes)
+
+
+class Rolls(nn.Module):
+    def __init__(self, width, window, shift=0):
+        super().__init__()
+        self.mix = nn.Linear(width, width)
+        self.window, self.shift = self.fitting(window, shift)
+
+    def fitting(self, window, shift=None):
+        shift = nn.modules.utils._pair(shift)
+        return window, tuple([s if s < w else 0 for s, w in zip(shift, window)])
+
+    def forward(self, x):
+        if any(self.shift):
+            x = torch.roll(x, shifts=(-self.shift[0], -self.shift[1]), dims=(1, 2))
+        return self.mix(x) * self.window[0]
+
+
+class ShiftsOrNot(nn.Module):
+    """A shift that is 0 or a pair, made a pair by a method of another; tuples of a tuple by a counter."""
+
+    def __init__(self, width, depth=2):
+        super().__init__()
+        shift, sizes = (1, 2), windows((3, 4), depth)
+        self.stages = nn.Sequential()
+        for i in range(depth):
+            self.stages.append(Rolls(width, sizes[i], shift=0 if i % 2 == 0 else shift))
+
+    def forward(self, x):
+        return self.stages(x)
+
+
+class NormsBoth(nn.Module):
+    def __init__(self, width, inner, other=None):
+        super().__init__()
+        self.inner, self.norm = inner, nn.LayerNorm(width)
+        self.norm_other = nn.LayerNorm(other) if other is not None else None
+
+    def forward(self, x, **kwargs):
+        x = self.norm(x)
+        if self.norm_other is not None:
+            other = kwargs["other"]
+            kwargs.update(other=self.norm_other(other))
+        return self.inner(x, **kwargs)
+
+
+class Mixes(nn.Module):
+    def __init__(self, width, other):
+        super().__init__()
+        self.value = nn.Linear(other, width)
+
+    def forward(self, x, other=None, mask=None):
+        y = self.value(x if other is None else other)
+        y = y if mask is None else y * mask
+        return x + y.mean(1, keepdim=True)
+
+
+class KeywordsThatChange(nn.Module):
+    """Keywords that are read, changed and handed on by a class around several others, some of which take none."""
+
+    def __init__(self, width, other):
+        super().__init__()
+        self.first = NormsBoth(width, Mixes(width, other), other=other)
+        self.own, self.last = NormsBoth(width, Mixes(width, width)), NormsBoth(width, nn.Sequential(nn.Linear(width, width), nn.GELU()))
+
+    def forward(self, x, other, mask=None):
+        return self.last(self.own(self.first(x, other=other, mask=mask)))
+
+
+class PaddedBefore(nn.Conv2d):
+    """Sizes that are made pairs before the base is constructed; a sum that starts as a number in each call."""
+
+    def __init__(self, width, kernel_size, stride=1, dilation=1):
+        kernel_size = nn.modules.utils._pair(kernel_size)
+        stride = nn.modules.utils._pair(stride)
+        dilation = nn.modules.utils._pair(dilation)
+        self.left = kernel_size[0] - 1
+        super().__init__(width, width, kernel_size, stride=stride, padding=0, dilation=dilation)
+        self.total = torch.zeros(1)
+
+    def forward(self, x):
+        self.total = 0.0
+        for _ in range(2):
+            self.total += super().forward(F.pad(x, (self.left, 0, self.left, 0))).mean((1, 2, 3))
+        return self.total
