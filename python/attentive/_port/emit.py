@@ -415,10 +415,12 @@ class Translator(Expressions, Statements):
 
     def rest_keys(self, nodes):
         """The keywords of **kwargs, handed on as they come, that parts of the function read or set by name."""
-        held = [n for top in nodes if isinstance(top, ast.AST) for n in ast.walk(top) if isinstance(n, ast.Subscript) and self.is_rest(n.value) and isinstance(self.constant(n.slice), str)]
-        changed = [n for top in nodes if isinstance(top, ast.AST) for n in ast.walk(top) if isinstance(n, ast.Call) and getattr(n.func, "attr", "") == "update" and self.is_rest(n.func.value) and not n.args]
-        there = self._signature is not None and any(p.state == "rest" for p in self._signature.parameters)
-        return list(dict.fromkeys([self.constant(n.slice) for n in held] + [k.arg for n in changed for k in n.keywords])) if there else []
+        if self._signature is None or not any(p.state == "rest" for p in self._signature.parameters):
+            return []
+        parts = [n for top in nodes if isinstance(top, ast.AST) for n in ast.walk(top)]
+        held = [self.constant(n.slice) for n in parts if isinstance(n, ast.Subscript) and self.is_rest(n.value) and isinstance(self.constant(n.slice), str)]
+        changed = [n for n in parts if isinstance(n, ast.Call) and getattr(n.func, "attr", "") == "update" and self.is_rest(n.func.value) and not n.args]
+        return list(dict.fromkeys([*held, *(k.arg for n in changed for k in n.keywords)]))
 
     def rest_place(self, key, node):
         """The place of a keyword among those that a function hands on."""

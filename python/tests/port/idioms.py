@@ -2822,7 +2822,7 @@ class Thins(nn.Module):
         return thinned(x, self.every, self.scale)
 
 
-Routed = namedtuple("Routed", ["weights", "places", "scores"])
+ByWays = namedtuple("ByWays", ["weights", "places", "scores"])
 
 
 class Routes(nn.Module):
@@ -2833,7 +2833,7 @@ class Routes(nn.Module):
     def forward(self, x):
         scores = self.score(x)
         best, places = scores.topk(2, dim=-1)
-        return Routed(best.softmax(-1), places, scores)
+        return ByWays(best.softmax(-1), places, scores)
 
 
 class PartsByNameOrPlace(nn.Module):
