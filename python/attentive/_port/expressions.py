@@ -1093,6 +1093,8 @@ class Expressions:
 
     def code_Subscript(self, node):
         value, index = node.value, node.slice
+        if self.is_named_entry(node):
+            return self.named_entry(value.value, index, node)
         if isinstance(value, ast.Dict):
             return self.code(self.chosen([(self.constant(key), item) for key, item in zip(value.keys, value.values, strict=True) if key is not None], index, node))
         if isinstance(value, ast.Call) and getattr(value.func, "attr", "") == "state_dict" and isinstance(self.kind(value.func.value), Module) and str(self.constant(index)).isidentifier():
@@ -1166,9 +1168,6 @@ class Expressions:
             if self.constant(index) is not UNKNOWN and isinstance(self.constant(index), int) and self.constant(index) < 0:
                 text = f"{self.code(value)}->size() - {-self.constant(index)}"
             return self.child(value, f"[{text}]", self.kind(node), node)
-        if isinstance(value, ast.Attribute) and value.attr == "_modules" and isinstance(self.kind(node), Module):
-            owner = "" if self.is_self(value.value) else f"{self.code(value.value)}->"
-            return f"{owner}named_children()[{self.code(index)}]->as<{names.implementation(self.kind(node))}>()"
         if isinstance(kind, Config) and self.kind(index) == kinds.STR:
             return self.entry_by_word(value, kind, index, node)
         if kind == kinds.STR:
@@ -1435,7 +1434,7 @@ class Expressions:
             if any(p.name == getattr(function, "id", None) and p.template for p in self.signature().parameters):
                 return f"{self.code(function)}->forward({given})"
             several = next(k for k in (kind, held) if isinstance(k, Many))
-            if names.holds_container(several) or getattr(function, "id", None) in self.any_calls:
+            if names.holds_container(several) or getattr(function, "id", None) in self.any_calls or self.is_named_entry(function):
                 self.unit.helper("call_any")
                 return f"call_any<{', '.join(names.implementation(k) for k in several.kinds)}>({self.code(function)}, {given})"
             return f"{self.primary(function)}.forward({given})"
@@ -2647,16 +2646,32 @@ class Expressions:
 
     call_hasattr = call_callable = call_issubclass = call_isinstance
 
+    def is_named_entry(self, node):
+        """Whether it reads an attribute whose name is put together, or an entry of a module's dicts."""
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "getattr":
+            return not isinstance(self.constant(node.args[1]), str) and (self.is_self(node.args[0]) or isinstance(self.kind(node.args[0]), Module))
+        held = node.value if isinstance(node, ast.Subscript) else None
+        dicts = isinstance(held, ast.Attribute) and held.attr in ("_modules", "_parameters", "_buffers")
+        return dicts and (self.is_self(held.value) or isinstance(self.kind(held.value), Module))
+
+    def named_entry(self, owner, word, node):
+        """A module's child, parameter or buffer whose name is put together."""
+        kind = self.kind(node)
+        if not self.is_named_entry(node):
+            raise Refusal("getattr with a name that is no constant", node)
+        if isinstance(kind, Tensor):
+            self.unit.helper("tensor_named")
+            return f"tensor_named({self.referred(owner)}, {self.code(word)})"
+        if not isinstance(kind, Module) and not names.is_any_module(kind):
+            raise Refusal(f"`{ast.unparse(node)[:60]}`, {names.describe(kind)} with a name that is no constant", node)
+        cast = f"->{'template ' if self.in_template else ''}as<{names.implementation(kind)}>()" if isinstance(kind, Module) and kind.cls is not nn.Module else ""
+        return f"{self.reached(owner)}named_children()[{self.code(word)}]{cast}"
+
     def call_getattr(self, node):
         name = self.constant(node.args[1])
         owner = node.args[0]
-        if not isinstance(name, str) and self.is_self(owner) and isinstance(self.kind(node), Module):
-            return f"named_children()[{self.code(node.args[1])}]->as<{names.implementation(self.kind(node))}>()"
-        if not isinstance(name, str) and isinstance(self.kind(owner), Module) and isinstance(self.kind(node), Tensor):
-            self.unit.helper("parameter_named")
-            return f"parameter_named(*{self.code(owner)}, {self.code(node.args[1])})"
         if not isinstance(name, str):
-            raise Refusal("getattr with a name that is no constant", node)
+            return self.named_entry(owner, node.args[1], node)
         if self.is_self(owner):
             if self.kind(node) == kinds.NONE and name not in self.cls.members:
                 return "{}"
