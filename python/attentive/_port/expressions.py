@@ -1735,14 +1735,14 @@ class Expressions:
             return self.array_method(node)
         if name == "type" and len(node.args) == 1 and isinstance(node.args[0], ast.Call) and getattr(node.args[0].func, "attr", "") == "type":
             return f"{self.primary(node.func.value)}.to({self.primary(node.args[0].func.value)}.scalar_type())"
+        if name == "new" and not node.keywords and not any(isinstance(self.kind(a), Tensor) for a in node.args):
+            return self.legacy_tensor(recalled(node, node.func, self.starless(node.args), []), f"{self.primary(node.func.value)}.options()")
         if name in schema.SIZED_METHODS and any(isinstance(a, ast.Starred) and not self.has_length(a.value) for a in node.args):
             sizes = [Operand(self.joined_parts(node.args, "std::vector<int64_t>"), Size(None))]
         else:
             sizes = [self.operand(a) for a in self.starless(node.args)]
         arguments = [self.operand(node.func.value), *sizes]
         keywords = self.keywords(node)
-        if name == "new" and len(arguments) > 1 and all(a.kind == kinds.INT for a in arguments[1:]):
-            return f"torch::empty({{{', '.join(a.code for a in arguments[1:])}}}, {arguments[0].primary}.options())"
         return self.at(node, schema.call, name, arguments, keywords, method=True)
 
     def keywords(self, node):
@@ -2035,6 +2035,11 @@ class Expressions:
             equation = [Operand(self.code(node.args[0]) if several else "", kinds.STR, word)]
         arguments = equation + [self.operand(a) for a in self.starless(node.args[len(equation):])]
         keywords = self.keywords(node)
+        out = next((k.value for k in node.keywords if k.arg == "out"), None)
+        if name in ("arange", "linspace", "zeros", "ones", "full", "eye", "rand", "randn") and ast.unparse(out or node).endswith(".new()"):
+            like = self.primary(out.func.value)  # a tensor that is made there, and whose dtype counts
+            keywords = {k: v for k, v in keywords.items() if k != "out"} | {
+                "dtype": Operand(f"{like}.scalar_type()", kinds.DTYPE), "device": Operand(f"{like}.device()", kinds.DEVICE)}
         if None in keywords:
             raise Refusal(f"`{ast.unparse(node)[:60]}` hands on **kwargs", node)
         if name == "from_pretrained" and isinstance(self.kind(node), Module) and self.kind(node).cls is nn.Embedding:
@@ -2149,7 +2154,7 @@ class Expressions:
         if star is not None and cls.__name__ in ("Tensor", "FloatTensor") and (kinds.is_numbers(self.kind(star)) or self.kind(star) == List(kinds.INT)):
             return f"torch::empty({self.code(star)})"
         if cls is torch.Tensor or isinstance(cls, type(torch.FloatTensor)):
-            return self.legacy_tensor(cls, node)
+            return self.legacy_tensor(node, self.literal(torch.float32 if cls is torch.Tensor else cls.dtype))
         builtin = getattr(self, "call_" + cls.__name__, None) if cls.__module__ in ("builtins", "itertools") else None
         if builtin is not None:
             return builtin(node)
@@ -2159,14 +2164,14 @@ class Expressions:
             return self.config(cls, node)
         raise Refusal(f"{cls.__name__}(...) has no translation", node)
 
-    def legacy_tensor(self, cls, node):
-        dtype = self.literal(torch.float32 if cls is torch.Tensor else cls.dtype)
+    def legacy_tensor(self, node, dtype):
+        """The tensor of a class of tensors, or of Tensor.new: of sizes, or of numbers."""
         whole = len(node.args) == 1 and isinstance(self.kind(node.args[0]), Size)
         if whole or node.args and all(self.kind(a) == kinds.INT for a in node.args):
             sizes = self.code(node.args[0]) if whole else f"{{{', '.join(self.code(a) for a in node.args)}}}"
             return f"torch::empty({sizes}{'' if dtype == 'torch::kFloat' else ', ' + dtype})"
         if not node.args:
-            return "torch::empty({0})"
+            return f"torch::empty({{0}}{'' if dtype == 'torch::kFloat' else ', ' + dtype})"
         if isinstance(self.kind(node.args[0]), Tensor):
             return f"{self.primary(node.args[0])}.to({dtype})"
         if isinstance(self.kind(node.args[0]), List) and isinstance(self.kind(node.args[0]).item, List):
