@@ -618,6 +618,7 @@ class ClassTranslation:
         self.path, self.tree = unit.loaded.definition(cls)
         self.methods = {f.name: f for f in self.tree.body if isinstance(f, ast.FunctionDef)}
         self.members, self.statics, self.unsaved, self.registered, self.lambdas = {}, {}, set(), set(), {}
+        self.named = False  # whether its constructor registers parts under names that are put together
 
     def variants(self):
         return self.unit.variants[self.cls]
@@ -786,6 +787,8 @@ class ClassTranslation:
 
     def clone(self, name):
         """What copy_of calls."""
+        if self.named:
+            raise Refusal(f"{name} has parts whose names are put together, and is copied; give them names, or keep them in a list", self.tree)
         out = ["  std::shared_ptr<torch::nn::Module> clone(const std::optional<torch::Device>& = std::nullopt) const override {",
                f"    auto copy = std::make_shared<{name}Impl>(*this);"]
         if self.base in (nn.Sequential, nn.ModuleList, nn.ModuleDict):  # whose layers the copy would share

@@ -1127,6 +1127,8 @@ class Expressions:
 
     def code_Subscript(self, node):
         value, index = node.value, node.slice
+        if self.is_named_entry(node):
+            return self.named_entry(value.value, index, node)
         if isinstance(value, ast.Dict):
             return self.code(self.chosen([(self.constant(key), item) for key, item in zip(value.keys, value.values, strict=True) if key is not None], index, node))
         if isinstance(value, ast.Call) and getattr(value.func, "attr", "") == "state_dict" and isinstance(self.kind(value.func.value), Module) and str(self.constant(index)).isidentifier():
@@ -1211,9 +1213,6 @@ class Expressions:
             if self.constant(index) is not UNKNOWN and isinstance(self.constant(index), int) and self.constant(index) < 0:
                 text = f"{self.code(value)}->size() - {-self.constant(index)}"
             return self.child(value, f"[{text}]", self.kind(node), node)
-        if isinstance(value, ast.Attribute) and value.attr == "_modules" and isinstance(self.kind(node), Module):
-            owner = "" if self.is_self(value.value) else f"{self.code(value.value)}->"
-            return f"{owner}named_children()[{self.code(index)}]->as<{names.implementation(self.kind(node))}>()"
         if isinstance(kind, Config) and self.kind(index) == kinds.STR:
             return self.entry_by_word(value, kind, index, node)
         if kind == kinds.STR:
@@ -1480,7 +1479,7 @@ class Expressions:
         if (choice := self.made_by_word(node)) is not None:
             return self.code(choice)
         if self.kind(function) == kinds.DTYPE:
-            return self.legacy_tensor(self.code(function), node)
+            return self.legacy_tensor(node, self.code(function))
         if isinstance(function, ast.Call) and getattr(self.static(function.func), "__name__", "") == "_ntuple" and isinstance(self.kind(node), Tuple):
             return self.pair_of(len(self.kind(node).items), node)
         kind = self.kind(function)
@@ -1490,7 +1489,7 @@ class Expressions:
             if any(p.name == getattr(function, "id", None) and p.template for p in self.signature().parameters):
                 return f"{self.code(function)}->forward({given})"
             several = next(k for k in (kind, held) if isinstance(k, Many))
-            if names.holds_container(several) or getattr(function, "id", None) in self.any_calls:
+            if names.holds_container(several) or getattr(function, "id", None) in self.any_calls or self.is_named_entry(function):
                 self.unit.helper("call_any")
                 return f"call_any<{', '.join(names.implementation(k) for k in several.kinds)}>({self.code(function)}, {given})"
             return f"{self.primary(function)}.forward({given})"
@@ -1791,14 +1790,14 @@ class Expressions:
             return self.array_method(node)
         if name == "type" and len(node.args) == 1 and isinstance(node.args[0], ast.Call) and getattr(node.args[0].func, "attr", "") == "type":
             return f"{self.primary(node.func.value)}.to({self.primary(node.args[0].func.value)}.scalar_type())"
+        if name == "new" and not node.keywords and not any(isinstance(self.kind(a), Tensor) for a in node.args):
+            return self.legacy_tensor(recalled(node, node.func, self.starless(node.args), []), f"{self.primary(node.func.value)}.options()")
         if name in schema.SIZED_METHODS and any(isinstance(a, ast.Starred) and not self.has_length(a.value) for a in node.args):
             sizes = [Operand(self.joined_parts(node.args, "std::vector<int64_t>"), Size(None))]
         else:
             sizes = [self.operand(a) for a in self.starless(node.args)]
         arguments = [self.operand(node.func.value), *sizes]
         keywords = self.keywords(node)
-        if name == "new" and len(arguments) > 1 and all(a.kind == kinds.INT for a in arguments[1:]):
-            return f"torch::empty({{{', '.join(a.code for a in arguments[1:])}}}, {arguments[0].primary}.options())"
         return self.at(node, schema.call, name, arguments, keywords, method=True)
 
     def keywords(self, node):
@@ -2095,6 +2094,11 @@ class Expressions:
             equation = [Operand(self.code(node.args[0]) if several else "", kinds.STR, word)]
         arguments = equation + [self.operand(a) for a in self.starless(node.args[len(equation):])]
         keywords = self.keywords(node)
+        out = next((k.value for k in node.keywords if k.arg == "out"), None)
+        if name in ("arange", "linspace", "zeros", "ones", "full", "eye", "rand", "randn") and ast.unparse(out or node).endswith(".new()"):
+            like = self.primary(out.func.value)  # a tensor that is made there, and whose dtype counts
+            keywords = {k: v for k, v in keywords.items() if k != "out"} | {
+                "dtype": Operand(f"{like}.scalar_type()", kinds.DTYPE), "device": Operand(f"{like}.device()", kinds.DEVICE)}
         if None in keywords:
             raise Refusal(f"`{ast.unparse(node)[:60]}` hands on **kwargs", node)
         if name == "from_pretrained" and isinstance(self.kind(node), Module) and self.kind(node).cls is nn.Embedding:
@@ -2212,7 +2216,7 @@ class Expressions:
         if star is not None and cls.__name__ in ("Tensor", "FloatTensor") and (kinds.is_numbers(self.kind(star)) or self.kind(star) == List(kinds.INT)):
             return f"torch::empty({self.code(star)})"
         if cls is torch.Tensor or isinstance(cls, type(torch.FloatTensor)):
-            return self.legacy_tensor(cls, node)
+            return self.legacy_tensor(node, self.literal(torch.float32 if cls is torch.Tensor else cls.dtype))
         builtin = getattr(self, "call_" + cls.__name__, None) if cls.__module__ in ("builtins", "itertools") else None
         if builtin is not None:
             return builtin(node)
@@ -2222,14 +2226,14 @@ class Expressions:
             return self.config(cls, node)
         raise Refusal(f"{cls.__name__}(...) has no translation", node)
 
-    def legacy_tensor(self, cls, node):
-        dtype = cls if isinstance(cls, str) else self.literal(torch.float32 if cls is torch.Tensor else cls.dtype)
+    def legacy_tensor(self, node, dtype):
+        """The tensor of a class of tensors, or of Tensor.new: of sizes, or of numbers."""
         whole = len(node.args) == 1 and isinstance(self.kind(node.args[0]), Size)
         if whole or node.args and all(self.kind(a) == kinds.INT for a in node.args):
             sizes = self.code(node.args[0]) if whole else f"{{{', '.join(self.code(a) for a in node.args)}}}"
             return f"torch::empty({sizes}{'' if dtype == 'torch::kFloat' else ', ' + dtype})"
         if not node.args:
-            return "torch::empty({0})"
+            return f"torch::empty({{0}}{'' if dtype == 'torch::kFloat' else ', ' + dtype})"
         if isinstance(self.kind(node.args[0]), Tensor):
             return f"{self.primary(node.args[0])}.to({dtype})"
         if isinstance(self.kind(node.args[0]), List) and isinstance(self.kind(node.args[0]).item, List):
@@ -2713,16 +2717,32 @@ class Expressions:
 
     call_hasattr = call_callable = call_issubclass = call_isinstance
 
+    def is_named_entry(self, node):
+        """Whether it reads an attribute whose name is put together, or an entry of a module's dicts."""
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "getattr":
+            return not isinstance(self.constant(node.args[1]), str) and (self.is_self(node.args[0]) or isinstance(self.kind(node.args[0]), Module))
+        held = node.value if isinstance(node, ast.Subscript) else None
+        dicts = isinstance(held, ast.Attribute) and held.attr in ("_modules", "_parameters", "_buffers")
+        return dicts and (self.is_self(held.value) or isinstance(self.kind(held.value), Module))
+
+    def named_entry(self, owner, word, node):
+        """A module's child, parameter or buffer whose name is put together."""
+        kind = self.kind(node)
+        if not self.is_named_entry(node):
+            raise Refusal("getattr with a name that is no constant", node)
+        if isinstance(kind, Tensor):
+            self.unit.helper("tensor_named")
+            return f"tensor_named({self.referred(owner)}, {self.code(word)})"
+        if not isinstance(kind, Module) and not names.is_any_module(kind):
+            raise Refusal(f"`{ast.unparse(node)[:60]}`, {names.describe(kind)} with a name that is no constant", node)
+        cast = f"->{'template ' if self.in_template else ''}as<{names.implementation(kind)}>()" if isinstance(kind, Module) and kind.cls is not nn.Module else ""
+        return f"{self.reached(owner)}named_children()[{self.code(word)}]{cast}"
+
     def call_getattr(self, node):
         name = self.constant(node.args[1])
         owner = node.args[0]
-        if not isinstance(name, str) and self.is_self(owner) and isinstance(self.kind(node), Module):
-            return f"named_children()[{self.code(node.args[1])}]->as<{names.implementation(self.kind(node))}>()"
-        if not isinstance(name, str) and isinstance(self.kind(owner), Module) and isinstance(self.kind(node), Tensor):
-            self.unit.helper("parameter_named")
-            return f"parameter_named(*{self.code(owner)}, {self.code(node.args[1])})"
         if not isinstance(name, str):
-            raise Refusal("getattr with a name that is no constant", node)
+            return self.named_entry(owner, node.args[1], node)
         if self.is_self(owner):
             if self.kind(node) == kinds.NONE and name not in self.cls.members:
                 return "{}"

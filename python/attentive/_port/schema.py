@@ -529,6 +529,7 @@ _TABLE = {
     "gumbel_softmax": _in_order("gumbel_softmax", logits="", tau="1.0", hard="false", eps="1e-10", dim="-1"),
     "unfold": _unfold, "fold": _unfold, "grid_sample": _grid_sample, "embedding": _embedding,
     "affine_grid": lambda args, kwargs, what, method: _aten("affine_grid_generator", [], {"align_corners": _constant(False)} | _named("theta size align_corners", args, kwargs, what), what),
+    "range": lambda args, kwargs, what, method: _aten("range", [*args, *[Operand("1", INT, 1)] * (len(args) == 2 and "step" not in kwargs)], kwargs, what),
     "softsign": _simple("torch::nn::functional::softsign({0})"), "tanhshrink": _simple("torch::nn::functional::tanhshrink({0})"),
     "softmin": _simple("torch::softmax(-{0}, {1})"), "device": _simple("torch::Device({0})"), "numel": _simple("{0}.numel()"), "dim": _simple("{0}.dim()"),
     "stride": lambda args, kwargs, what, method: _simple("{0}.stride({1})" if len(args) + len(kwargs) > 1 else "{0}.strides().vec()")(args, kwargs, what, method),

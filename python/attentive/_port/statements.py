@@ -472,14 +472,38 @@ class Statements:
         name = self.constant(word)
         if isinstance(name, str):
             self.set_member(name, value, node)
+            return
+        value = self.chosen_call(value) or value
+        if isinstance(value, ast.IfExp) and isinstance(merge([self.kind(value.body), self.kind(value.orelse)]), Module | Many):
+            self.each_choice(value, lambda part: self.set_named(word, part, node))
         elif isinstance(self.kind(value), Module):
             self.register_named(word, value)
+        elif isinstance(self.kind(value), Tensor) and value.uid in self.unit.recorder.parameters:
+            self.register_tensor("parameter", word, value)
         else:
             raise Refusal(f"`{ast.unparse(node)[:60]}`: the name is no constant", node)
+
+    def register_tensor(self, what, word, value):
+        """Registers a parameter or a buffer under a name that is put together, and sets the member that it names."""
+        members, wants = self.named_members(value), self.wants_gradient(value)
+        made = isinstance(value, ast.Call) and self.static(value.func) is nn.Parameter and value.args
+        wants = wants or (f"{self.code(value)}.requires_grad()" if getattr(value, "id", None) in self.told_gradient else None)
+        self.cls.named = True
+        text = self.local_copy(word, "name") if members else self.code(word)
+        call = f"register_{what}({text}, {self.code(value.args[0] if made else value)}{', ' + wants if wants else ''})"
+        if members:
+            held = self.fresh("tensor")
+            self.out(f"const auto {held} = {call};")
+        else:
+            self.out(f"{call};")
+        for name, kind in members.items():
+            self.cls.set(name, kind)
+            self.out(f"if ({text} == {self.literal(name)}) {self.member(name)} = {held};")
 
     def register_named(self, word, value):
         """Registers a module under a name that is put together, as an entry of the container that the class is, and sets the member that it names."""
         members, base, held = self.named_members(value), list_of(Module(self.cls.cls)).cls, self.argument(value, self.kind(value))
+        self.cls.named |= base not in (nn.ModuleDict, nn.Sequential)
         text = self.code(word)
         if members and not (held.isidentifier() and text.isidentifier()):
             text, layer = self.local_copy(word, "name"), self.fresh("layer")
@@ -497,14 +521,16 @@ class Statements:
             self.out(f"if ({text} == {self.literal(name)}) {self.member(name)} = {layer};")
 
     def named_members(self, value):
-        """Members that the source reads by their names and never sets by them, and that may be this module: their kinds."""
-        found = {name for m in self.unit.instances.get(self.cls.cls, {}).values() for name, child in m._modules.items() if child is not None}
+        """Members that the source reads by their names and never sets by them, and that may be this module or tensor: their kinds."""
+        tensor = isinstance(self.kind(value), Tensor)
+        where = "_modules" if not tensor else "_parameters" if value.uid in self.unit.recorder.parameters else "_buffers"
+        found = {name for m in self.unit.instances.get(self.cls.cls, {}).values() for name, child in getattr(m, where).items() if child is not None}
         nodes = [n for source in self.unit.loaded.sources.values() for n in ast.walk(source.tree) if isinstance(n, ast.Attribute)]
         read = {n.attr for n in nodes if isinstance(n.ctx, ast.Load)}
         typed = [n.target for n in ast.walk(self.cls.tree) if isinstance(n, ast.AnnAssign) and n.value is None]
         stored = {member_of(n) for n in ast.walk(self.cls.tree) if isinstance(getattr(n, "ctx", None), ast.Store) and n not in typed}
         whole = {name: self.unit.attribute_kind(self.cls, name) for name in sorted(found & read - stored)}
-        return {name: kind for name, kind in whole.items() if self.kind(value) in getattr(kind, "kinds", (kind,))}
+        return {name: kind for name, kind in whole.items() if tensor or self.kind(value) in getattr(kind, "kinds", (kind,))}
 
     def before_base(self, call):
         """Writes out what the base's constructor is given and was computed before: C++ constructs the base first."""
@@ -566,8 +592,11 @@ class Statements:
         given = dict(zip(("name", "tensor", "persistent"), call.args, strict=False)) | {k.arg: k.value for k in call.keywords}
         if name == "register_buffer":
             attribute, value = self.constant(given["name"]), given.get("tensor")
+            if not isinstance(attribute, str) and "persistent" not in given and isinstance(self.kind(given.get("tensor")), Tensor):
+                self.register_tensor("buffer", given["name"], given["tensor"])
+                return True
             if not isinstance(attribute, str):
-                raise Refusal("register_buffer with a name that is no constant", call)
+                raise Refusal("register_buffer of None, or with persistent, and with a name that is no constant", call)
             self.cls.set(attribute, merge([self.unit.attribute_kind(self.cls, attribute), Tensor()]))
             persistent = "persistent" not in given or self.constant(given["persistent"]) is True
             if not persistent:
@@ -581,6 +610,9 @@ class Statements:
             return True
         if name == "register_parameter":
             attribute, value = self.constant(given["name"]), call.args[1] if len(call.args) > 1 else call.keywords[-1].value
+            if not isinstance(attribute, str):
+                self.set_named(given["name"], value, call)
+                return True
             if is_none(value) or self.kind(value) == kinds.NONE:
                 self.cls.set(attribute, Tensor())
                 return True
@@ -733,7 +765,9 @@ class Statements:
         if self.is_rest(target.value) and (keys := self.rest_keys([target])):
             self.out(f"std::get<{self.rest_place(keys[0], node)}>({identifier(target.value.id)}) = {self.code(value)};")
             return
-        if isinstance(target.value, ast.Name) and target.value.id in self.named_layers:
+        if isinstance(target.value, ast.Attribute) and target.value.attr in ("_modules", "_parameters") and self.is_self(target.value.value) and self.cls is not None:
+            self.set_named(target.slice, value, node)
+        elif isinstance(target.value, ast.Name) and target.value.id in self.named_layers:
             layer = self.layer_pointer(value) if self.named_layers[target.value.id] is nn.ModuleDict else f"torch::nn::AnyModule({self.module_text(value)})"
             self.out(f"{identifier(target.value.id)}.insert({self.code(target.slice)}, {layer});")
         elif isinstance(kind, Tensor):
@@ -865,6 +899,9 @@ class Statements:
             if isinstance(whole, List) and isinstance(whole.item, Optional):
                 self.store_name(name, f"{cpp_type(whole, node)}({self.code(value.right)})", whole, node)
                 return
+        if self.is_named_entry(value) and names.is_any_module(kind):
+            self.bind_module(ast.copy_location(ast.Name(name, ast.Store()), node), self.code(value), kind, node)
+            return
         if isinstance(value, ast.IfExp) and isinstance(kind, Many) and isinstance(kind.kinds[0], Module):
             self.any_local(name, value, kind)
             return

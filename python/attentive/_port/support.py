@@ -273,11 +273,11 @@ template <class Items>
 decltype(auto) item_at(Items&& items, int64_t n) {
   return items.at(n < 0 ? n + static_cast<int64_t>(items.size()) : n);
 }""",
-    "parameter_named": """/// Python's getattr(module, name) of a parameter that may be None.
-inline torch::Tensor parameter_named(const torch::nn::Module& module, const std::string& name) {
-  const auto parameters = module.named_parameters(/*recurse=*/false);
-  const auto* found = parameters.find(name);
-  return found ? *found : torch::Tensor();
+    "tensor_named": """/// Python's getattr(module, name) of a parameter that may be None, or of a buffer.
+inline torch::Tensor tensor_named(const torch::nn::Module& module, const std::string& name) {
+  for (const auto& tensors : {module.named_parameters(/*recurse=*/false), module.named_buffers(/*recurse=*/false)})
+    if (const auto* found = tensors.find(name)) return *found;
+  return {};
 }""",
     "through": """/// Python's call of an nn.Sequential, which returns its argument if there are no layers.
 inline torch::Tensor through(torch::nn::Sequential& layers, const torch::Tensor& x) {
