@@ -74,6 +74,7 @@ class Translator(Expressions, Statements):
     def __init__(self, unit, function, path, cls=None, owners=None, constructor=False, nested=None):
         self.unit, self.function, self.path, self.cls, self.owners = unit, function, path, cls, owners
         self.constructor, self.nested = constructor, nested
+        self.nested_signatures = {}  # of the functions that this one defines, by name
         self.globals = unit.loaded.globals_of(path)
         self.comments = unit.loaded.comments(path)
         self.locals, self.inline, self.renamed, self.narrowed = {}, {}, {}, {}
@@ -102,6 +103,7 @@ class Translator(Expressions, Statements):
         self.has_lambda = any(isinstance(n, ast.Lambda | ast.FunctionDef) and n is not function for n in ast.walk(function))
         if nested is not None:
             self.locals.update(nested.locals)
+            self.nested_signatures.update(nested.nested_signatures)
             self.local_names |= nested.local_names
             self.statics.update(nested.statics)
             self.inline.update(nested.inline)
@@ -381,6 +383,16 @@ class Translator(Expressions, Statements):
                 text = parameter.text or self.default_text(parameter, node)
                 texts.append(cpp_type(parameter.kind, node) + text if text.startswith("{") and text != "{}" else text)
         return texts + rest
+
+    def bind_nested(self, signature, node):
+        """The C++ arguments of a call of a function that this one defines."""
+        given = dict(zip([p.name for p in signature.parameters], self.starless(node.args), strict=False)) | dict(self.spread_keywords(node))
+        unknown = [name for name in given if name not in {p.name for p in signature.parameters}]
+        if unknown or len(self.starless(node.args)) > len(signature.parameters):
+            raise Refusal(f"`{ast.unparse(node)[:60]}`: who takes {', '.join(map(str, unknown)) or 'all arguments'} is not clear", node)
+        live = signature.live()
+        last = max((n for n, p in enumerate(live) if p.name in given or not p.text), default=-1)
+        return [self.argument(given[p.name], p.kind) if p.name in given else p.text or self.default_text(p, node) for p in live[: last + 1]]
 
     def is_reference(self, node):
         """Whether it is a name that C++ holds as a torch::nn::Module&."""

@@ -1535,7 +1535,10 @@ class Expressions:
             not isinstance(self.kind(node), Tensor) or any(not isinstance(self.kind(a), Tensor) for a in node.args) or len(node.args) != 1):
             raise Refusal(f"{function.id} is a function that is handed over, of something else than one tensor; hand over a class, or what the function returns", node)
         if kind == kinds.CALLABLE:
-            return f"{self.primary(function)}({', '.join(self.code(a) for a in node.args)})"
+            signature = self.nested_signatures.get(getattr(function, "id", None))
+            if signature is None and node.keywords:
+                raise Refusal(f"`{ast.unparse(node)[:60]}` calls a lambda by keywords; give it arguments in order", node)
+            return f"{self.primary(function)}({', '.join(self.bind_nested(signature, node) if signature else map(self.code, node.args))})"
         raise Refusal(f"the call `{ast.unparse(node)[:60]}` has no translation", node)
 
     def placed_keywords(self, node, several):

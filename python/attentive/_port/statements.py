@@ -393,7 +393,7 @@ class Statements:
         inner = self.unit.translator(node, self.path, self.cls, self.owners, nested=self)
         signature = inner.signature()
         inner.translate()
-        self.locals[node.name] = kinds.CALLABLE
+        self.locals[node.name], self.nested_signatures[node.name] = kinds.CALLABLE, signature
         result = "" if signature.result == "void" else f" -> {signature.result}"
         self.out(f"const auto {identifier(node.name)} = [&]({signature.text(inner.body_text())}){result} {{")
         self.lines += [(self.depth + 1 + depth, text) for depth, text in inner.lines]
