@@ -299,7 +299,7 @@ class Translator(Expressions, Statements):
     def bind(self, function, node, constructor=None):
         """The C++ arguments of a call of an own function or constructor."""
         if constructor is not None and not self.unit.own_constructor(constructor):
-            base = next(b for b in constructor.__mro__ if not is_own(b))
+            base = modules.base_layer(next(b for b in constructor.__mro__ if not is_own(b)))
             if base is nn.Module:
                 return []
             text = modules.construct(base, [self.operand(a) for a in node.args], {k.arg: self.operand(k.value) for k in node.keywords})
@@ -577,7 +577,7 @@ class ClassTranslation:
 
     def __init__(self, unit, cls):
         self.unit, self.cls = unit, cls
-        self.base = next(b for b in cls.__mro__[1:] if issubclass(b, nn.Module))
+        self.base = modules.base_layer(next(b for b in cls.__mro__[1:] if issubclass(b, nn.Module)))
         self.path, self.tree = unit.loaded.definition(cls)
         self.methods = {f.name: f for f in self.tree.body if isinstance(f, ast.FunctionDef)}
         self.members, self.statics, self.unsaved, self.registered, self.lambdas = {}, {}, set(), set(), {}
@@ -618,7 +618,7 @@ class ClassTranslation:
     @staticmethod
     def members_of(base):
         layer = issubclass(base, nn.Module) and base is not nn.Module and not is_own(base) and "__init__" in vars(base)
-        return set(re.findall(r"self\.(\w+) = ", inspect.getsource(base.__init__))) if layer else set()
+        return {a or b for a, b in re.findall(r'self\.(?:(\w+) = |register_(?:buffer|parameter)\(\s*"(\w+)")', inspect.getsource(base.__init__))} if layer else set()
 
     def text(self):
         """Head and body of the class."""

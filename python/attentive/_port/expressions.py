@@ -462,7 +462,7 @@ class Expressions:
         kind = self.kind(node)
         if kind == kinds.NONE and self.cls.members.get(name) in (None, kinds.NONE) and self.unit.attribute_kind(self.cls, name) in (None, kinds.NONE):
             return "{}"
-        base = next(b for b in cls.__mro__ if not is_own(b))
+        base = modules.base_layer(next(b for b in cls.__mro__ if not is_own(b)))
         if base is not nn.Module and name in self.cls.base_members() and name not in self.cls.members and not isinstance(kind, Module):
             return self.at(node, modules.attribute, base, "this", name)
         if value is not None and not callable(value) and name not in self.cls.members and not self.unit.assigned(cls, name):
