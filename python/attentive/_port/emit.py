@@ -711,7 +711,8 @@ class ClassTranslation:
             return [*documentation(ast.get_docstring(tree), "  "), f"  void train(bool {identifier(signature.live()[0].name)} = true) override {{",
                     *indented(translator.lines, 2), "  }"]
         static = "static " if any(getattr(d, "id", "") in ("staticmethod", "classmethod") for d in tree.decorator_list) else ""
-        overrides = name != "forward" and any(is_own(b) and name in self.unit.needed(b) for b in self.cls.__mro__[1:])
+        checks = name == "_check_input_dim" and not is_own(self.base) and hasattr(self.base, name)
+        overrides = checks or name != "forward" and any(is_own(b) and name in self.unit.needed(b) for b in self.cls.__mro__[1:])
         static = "virtual " if derived and not static else static
         rest = any(p.state == "rest" for p in signature.parameters)
         several = [p for p in signature.live() if p.template.isidentifier()]
@@ -1007,8 +1008,9 @@ class Unit:
                 if self.recorder.called(self.loaded.definition(base.forward)[1]):
                     self.needs.setdefault(base, {})["forward"] = True
                 break
-        if "train" in vars(cls) and self.recorder.called(self.loaded.definition(cls.train)[1]):
-            self.needs.setdefault(cls, {})["train"] = True
+        for name in ("train", "_check_input_dim"):  # which PyTorch calls
+            if inspect.isfunction(vars(cls).get(name)) and self.recorder.called(self.loaded.definition(vars(cls)[name])[1]):
+                self.needs.setdefault(cls, {})[name] = True
         try:
             self.items.append(("class", cls, translation.text()))
         except Refusal as refusal:
