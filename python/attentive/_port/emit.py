@@ -312,7 +312,7 @@ class Translator(Expressions, Statements):
     def bind(self, function, node, constructor=None):
         """The C++ arguments of a call of an own function or constructor."""
         if constructor is not None and not self.unit.own_constructor(constructor):
-            base = next(b for b in constructor.__mro__ if not is_own(b))
+            base = modules.base_layer(next(b for b in constructor.__mro__ if not is_own(b)))
             if base is nn.Module:
                 return []
             text = modules.construct(base, [self.operand(a) for a in node.args], {k.arg: self.operand(k.value) for k in node.keywords})
@@ -626,7 +626,7 @@ class ClassTranslation:
 
     def __init__(self, unit, cls):
         self.unit, self.cls = unit, cls
-        self.base = next(b for b in cls.__mro__[1:] if issubclass(b, nn.Module))
+        self.base = modules.base_layer(next(b for b in cls.__mro__[1:] if issubclass(b, nn.Module)))
         self.path, self.tree = unit.loaded.definition(cls)
         self.methods = {f.name: f for f in self.tree.body if isinstance(f, ast.FunctionDef)}
         self.members, self.statics, self.unsaved, self.registered, self.lambdas = {}, {}, set(), set(), {}
@@ -667,7 +667,7 @@ class ClassTranslation:
     @staticmethod
     def members_of(base):
         layer = issubclass(base, nn.Module) and base is not nn.Module and not is_own(base) and "__init__" in vars(base)
-        return set(re.findall(r"self\.(\w+) = ", inspect.getsource(base.__init__))) if layer else set()
+        return {a or b for a, b in re.findall(r'self\.(?:(\w+) = |register_(?:buffer|parameter)\(\s*"(\w+)")', inspect.getsource(base.__init__))} if layer else set()
 
     def text(self):
         """Head and body of the class."""
@@ -760,7 +760,8 @@ class ClassTranslation:
             return [*documentation(ast.get_docstring(tree), "  "), f"  void train(bool {identifier(signature.live()[0].name)} = true) override {{",
                     *indented(translator.lines, 2), "  }"]
         static = "static " if any(getattr(d, "id", "") in ("staticmethod", "classmethod") for d in tree.decorator_list) else ""
-        overrides = name != "forward" and any(is_own(b) and name in self.unit.needed(b) for b in self.cls.__mro__[1:])
+        checks = name == "_check_input_dim" and not is_own(self.base) and hasattr(self.base, name)
+        overrides = checks or name != "forward" and any(is_own(b) and name in self.unit.needed(b) for b in self.cls.__mro__[1:])
         static = "virtual " if derived and not static else static
         rest = any(p.state == "rest" for p in signature.parameters)
         several = [p for p in signature.live() if p.template.isidentifier()]
@@ -1056,8 +1057,9 @@ class Unit:
                 if self.recorder.called(self.loaded.definition(base.forward)[1]):
                     self.needs.setdefault(base, {})["forward"] = True
                 break
-        if "train" in vars(cls) and self.recorder.called(self.loaded.definition(cls.train)[1]):
-            self.needs.setdefault(cls, {})["train"] = True
+        for name in ("train", "_check_input_dim"):  # which PyTorch calls
+            if inspect.isfunction(vars(cls).get(name)) and self.recorder.called(self.loaded.definition(vars(cls)[name])[1]):
+                self.needs.setdefault(cls, {})[name] = True
         try:
             self.items.append(("class", cls, translation.text()))
         except Refusal as refusal:

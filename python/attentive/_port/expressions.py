@@ -470,7 +470,7 @@ class Expressions:
         kind = self.kind(node)
         if kind == kinds.NONE and self.cls.members.get(name) in (None, kinds.NONE) and self.unit.attribute_kind(self.cls, name) in (None, kinds.NONE):
             return "{}"
-        base = next(b for b in cls.__mro__ if not is_own(b))
+        base = modules.base_layer(next(b for b in cls.__mro__ if not is_own(b)))
         if base is not nn.Module and name in self.cls.base_members() and name not in self.cls.members and not isinstance(kind, Module):
             return self.at(node, modules.attribute, base, "this", name)
         if value is not None and not callable(value) and name not in self.cls.members and not self.unit.assigned(cls, name):
@@ -1091,7 +1091,7 @@ class Expressions:
                 texts.append(f"Slice({', '.join(bounds)})")
             elif isinstance(item, ast.Constant) and item.value in (None, ...):
                 texts.append("None" if item.value is None else "Ellipsis")
-            elif isinstance(self.kind(item), List | Tuple):
+            elif isinstance(self.kind(item), List | Tuple) or self.kind(item) == kinds.RANGE:
                 texts.append(f"torch::tensor({self.as_vector(item)})")
             elif self.kind(item) == kinds.NONE:
                 texts.append("None")

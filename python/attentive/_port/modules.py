@@ -308,7 +308,7 @@ def attribute(cls, object, name):
         return f"std::vector<int64_t>({sizes}->begin(), {sizes}->end())"
     if name in _LISTS or name not in _parameters(cls.__init__, cls.__name__):
         raise Refusal(f"torch.nn.{cls.__name__}.{name} is not translated; keep the value in an attribute of your own")
-    given = ".value()" if name in ("padding_idx", "max_norm") else ""  # None has no text
+    given = ".value()" if name in ("padding_idx", "max_norm") or name == "momentum" and cls.__name__.startswith("BatchNorm") else ""  # None has no text
     return f"{object}->options.{_RENAMED.get(name, name)}(){given}"
 
 
@@ -323,6 +323,12 @@ _HEADERS = {
 def includes(code):
     """The headers of this package that a text of C++ needs."""
     return [header for pattern, header in _HEADERS.items() if re.search(pattern, code)]
+
+
+def base_layer(cls):
+    """The layer whose class in C++ an own class is derived from where Python's base is one that C++ makes for each number of dimensions; its
+    forward or its check of dimensions is the derived class's."""
+    return {nn.modules.batchnorm._BatchNorm: nn.BatchNorm2d, nn.modules.instancenorm._InstanceNorm: nn.InstanceNorm2d}.get(cls, cls)
 
 
 def known(cls):

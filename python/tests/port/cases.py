@@ -214,6 +214,7 @@ CLASSES = [
     idiom("Traced", "8", "randn(B, T, 8)", "randn(B, T, 8), True"),
     idiom("GivenOptions", "8", "randn(B, T, 8)"),
     idiom("OldWays", "8, 12", "randn(B, T, 8), arange(B)"),
+    idiom("RowsOfABlock", "8, 12", "randn(B, T, 8)"),
     idiom("Routed", "8, 4, 2", "randn(B, T, 8)"),
     idiom("Followed", "8", "randn(B, T, 8)"),
     idiom("HandedLayers", "8", "randn(B, 3, 8, 8)"),
@@ -248,6 +249,12 @@ CLASSES = [
     idiom("WithUnitRows", "8", "randn(B, T, 8)"),
     idiom("ToldOnly", "8", "randn(B, T, 8)"),
     idiom("Policy", "8, 5", "randn(B, T, 8), randint(0, 5, (B, T))", "randn(B, T, 8), randint(0, 5, (B, T)), draw=True"),
+    idiom("FromBranches", "8", "randn(B, 2 * T, 8)"),
+    idiom("KeepsFunctions", "8", "randn(B, T, 8)"),
+    idiom("HandsOn", "8", "randn(B, T, 8), randn(B, 5, 8)"),
+    idiom("NamedParts", "8, 2", "randn(B, T, 8)"),
+    idiom("BeforeOne", "8", "randn(B, T, 8), T"),
+    idiom("DerivedNorms", "8", "randn(B, 8, T)"),
 ]
 
 # Idioms that a translation may refuse by name.

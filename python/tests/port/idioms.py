@@ -3057,3 +3057,246 @@ class PaddedBefore(nn.Conv2d):
         for _ in range(2):
             self.total += super().forward(F.pad(x, (self.left, 0, self.left, 0))).mean((1, 2, 3))
         return self.total
+
+
+def widened(inside, outside, by=1):
+    return nn.Conv1d(inside, outside, 3, padding=by, dilation=by)
+
+
+def moved(x, by):
+    return x + by
+
+
+class Halves(nn.Module):
+    def __init__(self, inside, outside, kernel=3):
+        super().__init__()
+        self.conv = nn.Conv1d(inside, outside, kernel, padding=kernel // 2)
+
+    def forward(self, x):
+        return F.avg_pool1d(self.conv(x), 2)
+
+
+class MadeInBranches(nn.Module):
+    """Functions, partials and layers that branches give one name or one member."""
+
+    def __init__(self, inside, outside, way=None, by=None):
+        super().__init__()
+        if way == "half":
+            make = functools.partial(Halves, kernel=1)
+        elif by is not None:
+            make = functools.partial(widened, by=by)
+        else:
+            make = widened
+        self.same = inside == outside
+        if not self.same:
+            self.way = make(inside, outside)
+        if by is not None:
+            self.last = functools.partial(moved, by=by)
+        elif way == "half":
+            self.last = nn.PReLU()
+        else:
+            self.last = torch.tanh
+
+    def forward(self, x):
+        return self.last(x if self.same else self.way(x))
+
+
+class FromBranches(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.steps = nn.ModuleList([MadeInBranches(width, 6, "half"), MadeInBranches(6, 5, by=2), MadeInBranches(5, 4), MadeInBranches(4, 4, by=3)])
+
+    def forward(self, x):
+        x = x.transpose(1, 2)
+        for step in self.steps:
+            x = step(x)
+        return x
+
+
+class Applies(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+class KeptFunctions(nn.Module):
+    """Lambdas, partials and functions that modules keep, which read numbers and members."""
+
+    def __init__(self, width, padded=None):
+        super().__init__()
+        self.width, self.gain = width, nn.Parameter(torch.full((1,), 0.5))
+        if padded is None:
+            self.short = nn.Sequential()
+        elif padded:
+            self.short = Applies(lambda x: F.pad(x[:, ::2], (width // 4, width // 4), "constant", 0))
+        else:
+            self.short = Applies(lambda x: x[..., : self.width // 2] * self.gain)
+        self.steps = nn.ModuleList([Applies(lambda x, k=k: x * (k + 1)) for k in range(2)])
+        self.further = nn.ModuleList([Applies(torch.tanh), Applies(lambda x: x.flip(-1)), Applies(functools.partial(moved, by=width))])
+        if padded is None:
+            self.last = lambda x: x * width
+        else:
+            self.last = lambda x: x + self.gain
+        self.smooth = torch.sigmoid if padded else F.softplus
+
+    def forward(self, x):
+        x = self.short(x)
+        for step in self.steps:
+            x = step(x)
+        for step in self.further:
+            x = step(x)
+        return self.smooth(self.last(x)).mean((1, 2))
+
+
+class KeepsFunctions(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.plain, self.padded, self.cut = KeptFunctions(width), KeptFunctions(width, True), KeptFunctions(width, False)
+
+    def forward(self, x):
+        return self.plain(x) + self.padded(x) + self.cut(x)
+
+
+class Weighs(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.value = nn.Linear(width, width)
+
+    def forward(self, x, memory, mask=None, weight=2.0):
+        return x + self.value(memory).mean(1, keepdim=True) * weight
+
+
+class Stretches(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layer = nn.Linear(width, width)
+
+    def forward(self, x, by=1.0):
+        return torch.tanh(self.layer(x)) * by
+
+
+class NormThen(nn.Module):
+    def __init__(self, width, fn):
+        super().__init__()
+        self.norm, self.fn = nn.LayerNorm(width), fn
+
+    def forward(self, x, *args):
+        return self.fn(self.norm(x), *args)
+
+
+class PlusItself(nn.Module):
+    def __init__(self, fn):
+        super().__init__()
+        self.fn = fn
+
+    def forward(self, x, *args, **kwargs):
+        return self.fn(x, *args, **kwargs) + x
+
+
+class HandsOn(nn.Module):
+    """Wrappers whose *args differ from call to call, and an nn.Sequential of an nn.ModuleList."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.weighs = PlusItself(NormThen(width, Weighs(width)))
+        self.stretches, self.line = PlusItself(NormThen(width, Stretches(width))), PlusItself(nn.Linear(width, width))
+        self.chain = nn.ModuleList([Stretches(width) for _ in range(2)])
+
+    def forward(self, x, memory):
+        x = self.weighs(self.weighs(x, memory, None, 0.5), memory)
+        return nn.Sequential(*self.chain)(self.line(self.stretches(self.stretches(x), 0.5)))
+
+
+class NamedParts(nn.Module):
+    """Parameters, buffers and layers whose names are put together."""
+
+    words = ["wide", "deep"]
+
+    def __init__(self, width, depth):
+        super().__init__()
+        self.depth = depth
+        for word in self.words:
+            setattr(self, f"{word}_weight", nn.Parameter(torch.randn(width)))
+            setattr(self, word, nn.Linear(width, width))
+            self.register_parameter(word + "_bias", nn.Parameter(torch.zeros(width)))
+        for n in range(depth):
+            self.register_buffer(f"scale{n}", torch.full((width,), n + 0.5))
+            self._modules[f"more{n}"] = nn.Linear(width, width)
+            setattr(self, "norm%d" % n, nn.LayerNorm(width) if n else nn.Identity())
+
+    def forward(self, x):
+        for word in self.words:
+            x = getattr(self, word)(x) * getattr(self, f"{word}_weight") + self._parameters[f"{word}_bias"]
+        for n in range(self.depth):
+            norm = getattr(self, f"norm{n}")
+            x = norm(self._modules[f"more{n}"](x)) * self._buffers[f"scale{n}"]
+        return x * self.wide_weight + self.more0(x) * self.scale1
+
+
+class BeforeOne(nn.Module):
+    """Tensors as they were made before PyTorch 1.0."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.width, self.line = width, nn.Linear(width, width)
+
+    def forward(self, x, longest):
+        start = x.data.new(x.size(0), self.width).zero_()
+        filled = x.new(x.size()).fill_(0.5) * x.new([2.0])
+        steps = torch.arange(0, longest, out=x.new()).view(-1, 1) + torch.range(0, longest - 1).view(-1, 1)
+        draws = torch.autograd.Variable(x.data.new(*x.size()).normal_(0, 0.1))
+        return self.line(start + x[:, 0]), filled * draws + x * steps.sum()
+
+
+class GainNorm(nn.modules.batchnorm._BatchNorm):
+    """Classes of PyTorch's base of all batch normalisations."""
+
+    def __init__(self, width, momentum=0.1):
+        super().__init__(width, momentum=momentum)
+        self.gain = nn.Parameter(torch.ones(1))
+
+    def forward(self, x):
+        y = F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, self.training, self.momentum, self.eps)
+        return y * self.gain
+
+
+class CheckedNorm(nn.modules.batchnorm._BatchNorm):
+    def _check_input_dim(self, input):
+        if input.dim() != 3:
+            raise ValueError(f"expected three dimensions, got {input.dim()}")
+
+    def forward(self, x):
+        return super().forward(x).relu()
+
+
+class DerivedNorms(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.first, self.second = GainNorm(width, momentum=0.2), CheckedNorm(width)
+
+    def forward(self, x):
+        return self.second(self.first(x))
+
+
+class RowsOfABlock(nn.Module):
+    """A function of the constructor that is called by keywords, and an index that is a range."""
+
+    def __init__(self, width, wide):
+        super().__init__()
+
+        def block(given, taken, normalize=True, slope=0.1):
+            layers = [nn.Linear(given, taken)]
+            if normalize:
+                layers.append(nn.LayerNorm(taken))
+            layers.append(nn.LeakyReLU(slope))
+            return layers
+
+        self.model = nn.Sequential(*block(width, wide, normalize=False), *block(wide, wide, slope=0.3), nn.Linear(wide, 3))
+        self.kept = 2
+
+    def forward(self, x):
+        y = self.model(x)
+        return y[..., range(self.kept)] + y[..., range(1, 3)]
