@@ -1621,6 +1621,8 @@ class Expressions:
         function = self.static(target)
         if inspect.isfunction(function) and self.unit.loaded.definition(function) and not isinstance(target, ast.Lambda):
             return self.apply_function(function, "*this", node)
+        if getattr(target, "id", None) in self.nested_signatures:
+            return f"apply_to(*this, {identifier(target.id)})"
         if not (isinstance(target, ast.Attribute) and self.is_self(target.value)):
             raise Refusal("apply of anything but a method or a function", node)
         self.unit.need_method(self.cls.cls, target.attr)
@@ -1653,6 +1655,9 @@ class Expressions:
             return f"{target}->register_parameter({self.code(node.args[0])}, {value}, {value}.requires_grad())"
         if name == "apply" and inspect.isfunction(self.static(node.args[0])):
             return self.apply_function(self.static(node.args[0]), self.referred(node.func.value), node)
+        if name == "apply" and getattr(node.args[0], "id", None) in self.nested_signatures:
+            self.unit.helper("apply_to")
+            return f"apply_to({self.referred(node.func.value)}, {identifier(node.args[0].id)})"
         if name in ("parameters", "buffers", "modules", "children", "flatten_parameters"):
             return f"{self.reached(node.func.value)}{name}()"
         if name in ("double", "float", "half", "bfloat16", "to", "eval", "train", "requires_grad_"):

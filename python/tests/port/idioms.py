@@ -3282,7 +3282,7 @@ class DerivedNorms(nn.Module):
 
 
 class RowsOfABlock(nn.Module):
-    """A function of the constructor that is called by keywords, and an index that is a range."""
+    """Functions of the constructor that are called by keywords and applied to modules, and an index that is a range."""
 
     def __init__(self, width, wide):
         super().__init__()
@@ -3296,6 +3296,13 @@ class RowsOfABlock(nn.Module):
 
         self.model = nn.Sequential(*block(width, wide, normalize=False), *block(wide, wide, slope=0.3), nn.Linear(wide, 3))
         self.kept = 2
+
+        def start(module):
+            if isinstance(module, nn.Linear):
+                nn.init.uniform_(module.weight, -1 / module.in_features, 1 / wide)
+
+        self.model.apply(start)
+        self.apply(start)
 
     def forward(self, x):
         y = self.model(x)
