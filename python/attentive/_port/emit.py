@@ -1193,8 +1193,9 @@ class Unit:
             kind = recorder.argument(tree, arguments.vararg.arg, owners)
             of_all = recorder.argument(tree, arguments.vararg.arg)
             empty = isinstance(of_all, Tuple) and not of_all.items or of_all is None
-            fixed = isinstance(of_all, Tuple) and (kinds.is_tensors(of_all) or kinds.is_numbers(of_all)) or isinstance(of_all, List) and (of_all.length is not None or of_all.item in kinds.NUMBERS)
-            starred = [n.value for n in ast.walk(tree) if isinstance(n, ast.Starred)]
+            fixed = isinstance(of_all, Tuple) and (kinds.is_tensors(of_all) or kinds.is_numbers(of_all)) or isinstance(of_all, List) and of_all.length is not None
+            calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and recorder.modules(n.func)]
+            starred = [a.value for call in calls for a in call.args if isinstance(a, ast.Starred)]
             uses = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == arguments.vararg.arg]
             if not empty and not fixed and uses and all(n in starred for n in uses) and (arguments.kwarg is None or recorder.no_keywords(tree, arguments.kwarg.arg)):
                 if any(type(child) is getattr(cls, "cls", None) for m in self.instances.get(nn.Sequential, {}).values() for child in m):

@@ -1425,17 +1425,22 @@ class Expressions:
         return isinstance(parent, ast.Assign | ast.Return | ast.List | ast.Tuple | ast.Dict | ast.ListComp)
 
     def free_names(self, node):
-        """The locals that the body of a lambda reads, as nodes."""
-        own = {argument.arg for argument in node.args.args}
-        return [n for n in ast.walk(node.body) if isinstance(n, ast.Name) and n.id not in own and n.id in self.locals]
+        """The locals that a lambda or a nested function reads, as nodes."""
+        own = {a.arg for a in ast.walk(node.args) if isinstance(a, ast.arg)}
+        body = node.body if isinstance(node.body, list) else [node.body]
+        return [n for part in body for n in ast.walk(part) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.id not in own and n.id in self.locals]
 
-    def kept_by(self, node):
-        """The defaults of a lambda's arguments, by name. C++ keeps the values of what it reads, so that these must stay as they are."""
+    def changing(self, node):
+        """The names of locals that a lambda or a nested function reads, and that get another value or are changed."""
         loops = [n.target for n in ast.walk(self.function) if isinstance(n, ast.For | ast.comprehension)]
         stored = collections.Counter(n.id for n in ast.walk(self.function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
         stored.update(a.arg for a in ast.walk(self.function.args) if isinstance(a, ast.arg))
         stored.update(n.id for target in loops for n in ast.walk(target) if isinstance(n, ast.Name))
-        again = sorted({n.id for n in self.free_names(node) if stored[n.id] > 1 or self.is_reference(n) or self.changes(n.id)})
+        return sorted({n.id for n in self.free_names(node) if stored[n.id] > 1 or self.is_reference(n) or self.changes(n.id)})
+
+    def kept_by(self, node):
+        """The defaults of a lambda's arguments, by name. C++ keeps the values of what it reads, so that these must stay as they are."""
+        again = self.changing(node)
         kind = self.unit.recorder.kind(node.body) if node.body.uid > 0 else self.kind(node.body)
         wanted = len(node.args.args) - len(node.args.defaults)
         if again or wanted != 1 or not isinstance(kind, Tensor):

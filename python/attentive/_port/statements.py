@@ -395,7 +395,10 @@ class Statements:
         inner.translate()
         self.locals[node.name], self.nested_signatures[node.name] = kinds.CALLABLE, signature
         result = "" if signature.result == "void" else f" -> {signature.result}"
-        self.out(f"const auto {identifier(node.name)} = [&]({signature.text(inner.body_text())}){result} {{")
+        kept = any(self.escapes(n) for n in ast.walk(self.function) if isinstance(n, ast.Name) and n.id == node.name and isinstance(n.ctx, ast.Load))
+        if kept and (self.changing(node) or any(self.is_self(n) for n in ast.walk(node))):
+            raise Refusal(f"{node.name} is kept, and reads self, or {', '.join(self.changing(node)) or 'members'}, which may change; make it a module", node)
+        self.out(f"const auto {identifier(node.name)} = [{'=' if kept else '&'}]({signature.text(inner.body_text())}){result} {{")
         self.lines += [(self.depth + 1 + depth, text) for depth, text in inner.lines]
         self.out("};")
 

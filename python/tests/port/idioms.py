@@ -3135,7 +3135,11 @@ class KeptFunctions(nn.Module):
         else:
             self.short = Applies(lambda x: x[..., : self.width // 2] * self.gain)
         self.steps = nn.ModuleList([Applies(lambda x, k=k: x * (k + 1)) for k in range(2)])
-        self.further = nn.ModuleList([Applies(torch.tanh), Applies(lambda x: x.flip(-1)), Applies(functools.partial(moved, by=width))])
+
+        def turned(x):
+            return x.roll(1, -1) * width
+
+        self.further = nn.ModuleList([Applies(torch.tanh), Applies(turned), Applies(lambda x: x.flip(-1)), Applies(functools.partial(moved, by=width))])
         if padded is None:
             self.last = lambda x: x * width
         else:
