@@ -1418,7 +1418,7 @@ class Expressions:
             node, parent = parent, parents.get(id(parent))
         if isinstance(parent, ast.Call):
             target = self.static(parent.func)
-            return parent.func is not node and (target is None or inspect.isclass(target) and target not in (map, filter))
+            return parent.func is not node and getattr(parent.func, "attr", "") != "apply" and (target is None or inspect.isclass(target) and target not in (map, filter))
         if isinstance(parent, ast.Assign) and all(isinstance(target, ast.Name) for target in parent.targets):
             found = {target.id for target in parent.targets}
             return any(self.escapes(n) for n in ast.walk(self.function) if isinstance(n, ast.Name) and n.id in found and isinstance(n.ctx, ast.Load))
