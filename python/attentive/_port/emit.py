@@ -354,7 +354,8 @@ class Translator(Expressions, Statements):
             given[keyword.arg] = keyword.value
         extra = {name: value for name, value in given.items() if name not in {p.name for p in positional}}
         live = signature.live()
-        last = len(live) - 1 if rest else max((n for n, p in enumerate(live) if p.name in given or not p.text), default=-1)
+        behind = rest and not rest[0].endswith("...")  # whatever stands before them is written out
+        last = len(live) - 1 if behind else max((n for n, p in enumerate(live) if p.name in given or not p.text), default=-1)
         if star is not None:  # the rest takes the places behind
             live = [p for p in positional[:star] if p.state == "live"]
             last, rest = len(live) - 1, rest or ["rest..."]
