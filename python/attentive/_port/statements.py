@@ -1780,9 +1780,9 @@ class Statements:
             more = f"; {local} != nullptr{more}" if more else ""
             self.out(f"{'if' if first else '} else if'} (auto* {local} = {identifier(name)}.as<{names.implementation(kind)}>(){more}) {{")
             first, at = False, len(self.lines)
-            saved = self.commented
+            saved, known = self.commented, set(self.locals)
             self.branch(node, "body")
-            self.commented = saved
+            self.commented, self.locals = saved, {name: kind for name, kind in self.locals.items() if name in known}  # each class has its own
             if not further and not any(re.search(rf"\b{local}\b", text) for _, text in self.lines[at:]):
                 depth, text = self.lines[at - 1]
                 self.lines[at - 1] = depth, text.replace(f"auto* {local} = ", "")

@@ -3302,8 +3302,13 @@ class RowsOfABlock(nn.Module):
         self.kept = 2
 
         def start(module):
-            if isinstance(module, nn.Linear):
-                nn.init.uniform_(module.weight, -1 / module.in_features, 1 / wide)
+            if isinstance(module, nn.Linear) or isinstance(module, nn.LayerNorm):
+                if isinstance(module, nn.Linear):
+                    first = module.in_features * 2
+                else:
+                    first = module.weight.shape[0] * 3
+                most = 1 / (first * first)
+                nn.init.uniform_(module.weight, -1 * most, most)
 
         self.model.apply(start)
         self.apply(start)
