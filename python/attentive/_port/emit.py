@@ -211,12 +211,13 @@ class Translator(Expressions, Statements):
 
     def drop_unused(self):
         """Removes sizes that nothing reads, and marks other locals that nothing reads."""
+        said = [spoken(line) for _, line in self.lines]
         for at in sorted(self.declarations, reverse=True):
             name, (depth, text) = self.declarations[at], self.lines[at]
-            if any(re.search(rf"(?<![\w.>]){re.escape(name)}\b", spoken(line)) for n, (_, line) in enumerate(self.lines) if n != at):
+            if any(re.search(rf"(?<![\w.>]){re.escape(name)}\b", line) for n, line in enumerate(said) if n != at):
                 continue
             if re.search(r"= [\w.>-]+\.size\(-?\d+\);", text) or re.fullmatch(r"[\w:<>, ]+ \w+( = 0| = false)?;", text):
-                del self.lines[at]
+                del self.lines[at], said[at]
             else:
                 self.lines[at] = (depth, f"[[maybe_unused]] {text}")
 
@@ -325,14 +326,13 @@ class Translator(Expressions, Statements):
         signature = self.unit.signature(tree, path, cls, cls.owners() if cls else None)
         positional = [p for p in signature.parameters if p.state != "rest"]
         given, arguments = {}, self.starless(node.args)
+        before = len(tree.args.posonlyargs) + len(tree.args.args) - (0 if cls is None else 1)
         if tree.args.vararg is not None and any(p.name == tree.args.vararg.arg for p in positional):
-            before = len(tree.args.posonlyargs) + len(tree.args.args) - (0 if cls is None else 1)
             kind = next(p.kind for p in positional if p.name == tree.args.vararg.arg)
             packed = cpp_type(kind) + "{" + ", ".join(self.code(a) for a in arguments[before:]) + "}"
             arguments = [*arguments[:before], self.stand_for(packed, kind, node)]
         rest = []
         if any(p.state == "rest" and p.name == getattr(tree.args.vararg, "arg", None) for p in signature.parameters):
-            before = len(tree.args.posonlyargs) + len(tree.args.args) - (0 if cls is None else 1)
             owners = {id(m) for m in self.modules(node.func)} or cls and cls.owners()
             rest, arguments = self.starred_texts(tree, owners, arguments[before:], node), arguments[:before]
         spread = [ast.keyword(name, value) for name, value in self.spread_keywords(node)]
@@ -370,20 +370,24 @@ class Translator(Expressions, Statements):
             rest = self.rest_arguments(tree, cls, extra, node)
             if rest is None:
                 raise Refusal(f"`{ast.unparse(node)[:60]}`: who takes {', '.join(extra)} is not clear", node)
+        return self.texts_of(live[: last + 1], given, node, rest, constructor is not None)
+
+    def texts_of(self, live, given, node, rest=(), holder=False):
+        """The C++ arguments for some parameters: what is given, else the default. `holder`: the holder of a module gets them."""
         texts = []
-        for parameter in live[: last + 1]:
+        for parameter in live:
             if parameter.name in given:
                 value = given[parameter.name]
                 fresh = parameter.template.endswith("&") and isinstance(value, ast.Call)  # a reference needs a name
                 held = self.referred(value) if parameter.is_reference() else None
                 text = held or (self.mutable_copy(value) if fresh else self.argument(value, parameter.kind))
-                texts.append(names.nothing(parameter.kind) if text == "{}" and constructor is not None else text)  # a holder hands on anything but {}
+                texts.append(names.nothing(parameter.kind) if text == "{}" and holder else text)  # a holder hands on anything but {}
             elif parameter.default is inspect.Parameter.empty and rest and rest[0].endswith("..."):
                 continue
             else:
                 text = parameter.text or self.default_text(parameter, node)
                 texts.append(cpp_type(parameter.kind, node) + text if text.startswith("{") and text != "{}" else text)
-        return texts + rest
+        return [*texts, *rest]
 
     def bind_nested(self, signature, node):
         """The C++ arguments of a call of a function that this one defines."""
@@ -393,7 +397,7 @@ class Translator(Expressions, Statements):
             raise Refusal(f"`{ast.unparse(node)[:60]}`: who takes {', '.join(map(str, unknown)) or 'all arguments'} is not clear", node)
         live = signature.live()
         last = max((n for n, p in enumerate(live) if p.name in given or not p.text), default=-1)
-        return [self.argument(given[p.name], p.kind) if p.name in given else p.text or self.default_text(p, node) for p in live[: last + 1]]
+        return self.texts_of(live[: last + 1], given, node)
 
     def is_reference(self, node):
         """Whether it is a name that C++ holds as a torch::nn::Module&."""
@@ -1298,11 +1302,15 @@ class Unit:
         whole = several.pop() if len(several) == 1 else None
         return whole if kinds.is_numbers(whole) and whole.items[0] == kinds.INT and is_size() else kind
 
+    def owner_of(self, tree):
+        """The class that defines a method; None for a function."""
+        return next((cls for cls, made in self.classes.items() if tree.uid in {getattr(part, "uid", None) for part in made.tree.body}), None)
+
     def only_sizes(self, tree, path, cls, name, among=()):
         """Whether all that a function does with an argument, where it may be a number, is to hand it on as a size: to layers of PyTorch, to what makes
         a tuple of a number, or to own functions that do no more with it."""
         static, sized = self.translator(tree, path, cls).static, []
-        owner = next((made.cls for made in self.classes.values() if tree.uid in {getattr(part, "uid", None) for part in made.tree.body}), None)
+        owner = self.owner_of(tree)
         for call in (n for n in ast.walk(tree) if isinstance(n, ast.Call)):
             own = owner is not None and getattr(getattr(call.func, "value", None), "id", None) == "self"
             target = getattr(owner, call.func.attr, None) if own else static(call.func)
@@ -1348,8 +1356,8 @@ class Unit:
         default = inspect.Parameter.empty
         if name in defaults:
             try:
-                inside = next((vars(cls) for cls, made in self.classes.items() if tree.uid in {getattr(part, 'uid', None) for part in made.tree.body}), {})  # what the class defines before
-                default = eval(compile(ast.Expression(defaults[name]), "<default>", "eval"), self.loaded.globals_of(path), inside)
+                owner = self.owner_of(tree)  # whose names a default may use
+                default = eval(compile(ast.Expression(defaults[name]), "<default>", "eval"), self.loaded.globals_of(path), vars(owner) if owner else {})
             except Exception:
                 raise Refusal(f"the default of {name}", defaults[name], self.loaded.name(path)) from None
         kind = self.sizes_kind(self.resolve(kind, lambda: recorder.argument_modules(tree, name, owners)), lambda: self.only_sizes(tree, path, None, name))

@@ -1430,12 +1430,17 @@ class Expressions:
         body = node.body if isinstance(node.body, list) else [node.body]
         return [n for part in body for n in ast.walk(part) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.id not in own and n.id in self.locals]
 
-    def changing(self, node):
-        """The names of locals that a lambda or a nested function reads, and that get another value or are changed."""
+    def times_stored(self):
+        """How many times the function stores each name; a loop does so more than once."""
         loops = [n.target for n in ast.walk(self.function) if isinstance(n, ast.For | ast.comprehension)]
         stored = collections.Counter(n.id for n in ast.walk(self.function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
         stored.update(a.arg for a in ast.walk(self.function.args) if isinstance(a, ast.arg))
         stored.update(n.id for target in loops for n in ast.walk(target) if isinstance(n, ast.Name))
+        return stored
+
+    def changing(self, node):
+        """The names of locals that a lambda or a nested function reads, and that get another value or are changed."""
+        stored = self.times_stored()
         return sorted({n.id for n in self.free_names(node) if stored[n.id] > 1 or self.is_reference(n) or self.changes(n.id)})
 
     def kept_by(self, node):
@@ -2454,12 +2459,11 @@ class Expressions:
         found = kinds.makers(self.kind(node.func)) if isinstance(node, ast.Call) and self.static(node.func) is None else ()
         if not found and not sites:
             return None
-        words = list(map(names.maker_word, found)) if not sites else list(dict.fromkeys(map(ast.unparse, sites)))
-        self.check_entry(self.code(node.func), words)
-        makers = [self.static_name(kind.cls if isinstance(kind, Class) else kind.function, node) for kind in found] if not sites else [
-            next(site for site in sites if ast.unparse(site) == word) for word in words]
+        makers = {ast.unparse(site): site for site in sites} or {
+            names.maker_word(kind): self.static_name(kind.cls if isinstance(kind, Class) else kind.function, node) for kind in found}
+        self.check_entry(self.code(node.func), list(makers))
         chosen = None
-        for word, maker in reversed(list(zip(words, makers, strict=True))):
+        for word, maker in reversed(makers.items()):
             call = self.call_of_partial(maker, node) if isinstance(maker, ast.Call) else ast.copy_location(ast.Call(maker, node.args, node.keywords), node)
             call.uid = -next(self.unit.counter)
             if chosen is not None:
@@ -2484,9 +2488,7 @@ class Expressions:
             partial or callable(self.static(value)) for partial, value in zip(made, values, strict=True)):
             return []
         ran = [value for value in values if self.unit.recorder.kind(value, self.owners) is not None]
-        stored = collections.Counter(n.id for n in ast.walk(self.function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
-        stored.update(a.arg for a in ast.walk(self.function.args) if isinstance(a, ast.arg))
-        stored.update(n.id for loop in ast.walk(self.function) if isinstance(loop, ast.For) for n in ast.walk(loop.target) if isinstance(n, ast.Name))
+        stored = self.times_stored()
         for value in (value for value in ran if isinstance(value, ast.Call)):
             for part in (n for given in [*value.args[1:], *(k.value for k in value.keywords)] for n in ast.walk(given)):
                 kept = isinstance(part, ast.Constant | ast.expr_context) or isinstance(part, ast.Name) and stored[part.id] < 2

@@ -3191,22 +3191,13 @@ class NormThen(nn.Module):
         return self.fn(self.norm(x), *args)
 
 
-class PlusItself(nn.Module):
-    def __init__(self, fn):
-        super().__init__()
-        self.fn = fn
-
-    def forward(self, x, *args, **kwargs):
-        return self.fn(x, *args, **kwargs) + x
-
-
 class HandsOn(nn.Module):
     """Wrappers whose *args differ from call to call, and an nn.Sequential of an nn.ModuleList."""
 
     def __init__(self, width):
         super().__init__()
-        self.weighs = PlusItself(NormThen(width, Weighs(width)))
-        self.stretches, self.line = PlusItself(NormThen(width, Stretches(width))), PlusItself(nn.Linear(width, width))
+        self.weighs = AddTo(NormThen(width, Weighs(width)))
+        self.stretches, self.line = AddTo(NormThen(width, Stretches(width))), AddTo(nn.Linear(width, width))
         self.chain = nn.ModuleList([Stretches(width) for _ in range(2)])
 
     def forward(self, x, memory):
